@@ -21,13 +21,16 @@ mod reason;
 mod request;
 mod retry;
 mod role;
+mod schedule;
 mod status;
 mod step_down;
 mod store_answers;
 mod store_health;
+mod stream;
 #[cfg(test)]
 mod tests;
 mod transitions;
+mod wakeup;
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -40,7 +43,7 @@ use hold_off::Deference;
 pub use hold_off::HoldOff;
 pub use input::{Command, Input, Progress, Refusal};
 pub use model_state::StateValue;
-pub use peer::PeerNotice;
+pub use peer::{PeerNotice, PeerOutcome};
 pub use reason::{Reason, TRANSITIONS, Transition};
 pub use request::{Answer, Entropy, Notice, Op, Request, RequestId};
 use retry::RetryTimer;
@@ -48,6 +51,7 @@ use role::{PendingRelease, Role};
 pub use status::{Belief, Holder, Standing, State, Status};
 pub use store_answers::LARGEST_TERM;
 pub use store_health::{FailingWrites, StoreHealth};
+use stream::LeaderStream;
 
 use crate::clock::Moment;
 use crate::lease::{Record, StoreError, Successor};
@@ -79,8 +83,14 @@ pub struct Election {
     deference: Option<Deference>,
     /// The observed lease whose end is awaited, where observers count the time.
     observation: Option<Observation>,
+    /// What is known of the leader's stream.
+    stream: LeaderStream,
+    /// When the lease was first seen free, until it is seen held.
+    seen_free: Option<Moment>,
     /// The term whose processes may still run.
     workload_term: Option<u64>,
+    /// The term of the last leadership, once the store has confirmed its release.
+    released_term: Option<u64>,
     store_reached: bool,
     store: StoreHealth,
     holder: Option<Holder>,
@@ -126,7 +136,10 @@ impl Election {
             hold_off: None,
             deference: None,
             observation: None,
+            stream: LeaderStream::default(),
+            seen_free: None,
             workload_term: None,
+            released_term: None,
             store_reached: false,
             store: StoreHealth::default(),
             holder: None,
@@ -192,17 +205,6 @@ impl Election {
         self.queue_request(now);
     }
 
-    /// Makes the next read of a standby due now, unless it backs off. A wake-up is a hint, never
-    /// evidence. During a read or a bid it counts from the answer, which may be of before.
-    fn handle_wakeup(&mut self, now: Moment, entropy: Entropy) {
-        self.woken = true;
-        let reads = self.in_flight.as_ref().is_some_and(|request| matches!(request.op, Op::Read));
-        if !reads {
-            self.apply_wakeup(now);
-        }
-        self.handle_timeout(now, entropy);
-    }
-
     /// Handles the acknowledgement by every publisher that this candidate is passive: a pending
     /// release may be sent (R8).
     fn handle_publish_acked(&mut self, now: Moment, entropy: Entropy) {
@@ -238,7 +240,7 @@ impl Election {
             (None, Some(pending_release)) => self
                 .until_release(pending_release, now)
                 .min(self.time_to_release(pending_release, now)),
-            (None, None) => self.role.until_next_request(now),
+            (None, None) => self.until_next_request(now).min(self.stream.until_silent(now)),
         };
         belief.min(next).min(self.until_drained(now))
     }
@@ -254,6 +256,8 @@ impl Election {
             successor: self.successor.clone(),
             hold_off: self.hold_off,
             workload_term: self.workload_term,
+            released_term: self.released_term,
+            contact_due: self.stream.put_off,
             store: self.store.clone(),
         }
     }
@@ -285,6 +289,9 @@ impl Election {
         }
         if let Some(pending_release) = &mut self.pending_release {
             pending_release.restart_if_back(now);
+        }
+        if self.stream.until_silent(now).is_zero() {
+            self.on_stream_lost(now, entropy);
         }
         let lease_duration = self.config.lease_duration;
         match &self.role {
@@ -344,6 +351,9 @@ impl Election {
         if let (Op::WriteTerm { .. }, Role::Activating(it)) = (&op, &mut self.role) {
             it.first_write.get_or_insert(now);
         }
+        if matches!(op, Op::Read) {
+            self.stream.read_sent(now, self.config.retry_period);
+        }
         let timeout = match &self.pending_release {
             Some(pending_release) => {
                 self.time_to_release(pending_release, now).min(self.config.request_timeout)
@@ -355,48 +365,5 @@ impl Election {
         let after_jump = self.role.held_lease().is_some_and(|it| it.belief.suspended);
         self.in_flight = Some(InFlight { id, op: op.clone(), sent: now, after_jump });
         self.outbox = Some(Request { id, op, timeout });
-    }
-
-    /// Returns the request that is due. A pending release comes first, so that nothing else is
-    /// requested while a dead lease may still be held.
-    fn next_request(&self, now: Moment) -> Option<Op> {
-        match &self.pending_release {
-            Some(pending_release) if self.until_release(pending_release, now).is_zero() => {
-                Some(Op::Release(pending_release.bid.clone()))
-            }
-            Some(_) => None,
-            None => self.role.next_request(now),
-        }
-    }
-
-    /// Returns how long until a pending release may be sent; [`Duration::MAX`] while processes of
-    /// the term live (R8).
-    fn until_release(&self, pending_release: &PendingRelease, now: Moment) -> Duration {
-        match self.workload_term {
-            Some(_) => Duration::MAX,
-            None => pending_release.left(now, self.config.request_timeout),
-        }
-    }
-
-    /// Returns how much is left of the time for a pending release, after which the lease is left to
-    /// run out: two request-timeouts, which bounds a resignation (R3). Without a resignation they
-    /// begin when the lapsed lease is over (`client_window`). After one, a lapsed lease that lasts longer
-    /// is left to run out as soon as the publishers have acknowledged passive. If processes live
-    /// that cannot be killed, the time is one lease-duration.
-    fn time_to_release(&self, pending_release: &PendingRelease, now: Moment) -> Duration {
-        let first = match self.workload_term {
-            Some(_) => self.config.lease_duration,
-            None if pending_release.resigned => Duration::ZERO,
-            None => pending_release.client_window_at_start(),
-        };
-        let request = self.config.request_timeout;
-        let left = (first + request * 2).saturating_sub(pending_release.since.elapsed_max(now));
-        let idle = pending_release.resigned && self.workload_term.is_none();
-        let said = pending_release.publish_wait_left(now, request).is_zero();
-        if idle && said && pending_release.client_window_left(now) > left {
-            Duration::ZERO
-        } else {
-            left
-        }
     }
 }

@@ -204,11 +204,13 @@ impl Published {
     }
 
     /// Returns whether the store has not answered for longer than lease-duration at `now`, so that
-    /// nothing last seen in it is certain any more.
+    /// nothing last seen in it is certain any more. While the leader notifies this instance, that
+    /// counts from when the store is to be read again.
     #[must_use]
     pub fn is_out_of_contact(&self, about: &About, now: Moment) -> bool {
         let last = self.status.store.last_success;
-        last.is_none_or(|last| last.elapsed_max(now) > about.lease_duration)
+        let allowed = about.lease_duration + self.status.contact_due.unwrap_or_default();
+        last.is_none_or(|last| last.elapsed_max(now) > allowed)
     }
 
     /// Returns whether this instance is a standby at `now` that would lead if the lease were free:
@@ -248,6 +250,51 @@ pub fn valid_until_boottime_ns(judgement: &Judgement, now: Moment) -> u64 {
         Role::Passive => 0,
         Role::Active => {
             u64::try_from((now.boot + judgement.remaining).as_nanos()).unwrap_or(u64::MAX)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::election::{Standing, StoreHealth};
+
+    fn at(seconds: u64) -> Moment {
+        let reading = Duration::from_secs(seconds);
+        Moment { boot: reading, raw: reading, wall: reading }
+    }
+
+    /// Returns a standby that the store answered at 100 s.
+    fn standby(contact_due: Option<Duration>) -> Published {
+        Published::first(Status {
+            standing: Standing::Standby,
+            since: at(0),
+            holder: None,
+            successor: None,
+            hold_off: None,
+            workload_term: None,
+            released_term: None,
+            contact_due,
+            store: StoreHealth { last_success: Some(at(100)), ..StoreHealth::default() },
+        })
+    }
+
+    #[test]
+    fn contact_is_lost_a_lease_duration_after_the_store_was_to_be_read() {
+        let about = About {
+            election: String::new(),
+            identity: String::new(),
+            instance: String::new(),
+            boot_id: String::new(),
+            store: "memory",
+            lease_duration: Duration::from_secs(15),
+        };
+        for (contact_due, last) in [(None, 115), (Some(Duration::from_secs(30)), 145)] {
+            let published = standby(contact_due);
+            assert!(!published.is_out_of_contact(&about, at(last)), "{contact_due:?}");
+            assert!(published.can_take_over(&about, at(last)), "{contact_due:?}");
+            assert!(published.is_out_of_contact(&about, at(last + 1)), "{contact_due:?}");
+            assert!(!published.can_take_over(&about, at(last + 1)), "{contact_due:?}");
         }
     }
 }

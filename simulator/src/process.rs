@@ -230,6 +230,7 @@ impl Node {
             health: self.plan.probing.map(|it| it.rule),
             has_workload: self.plan.has_workload,
             observe: self.plan.observe,
+            priority: Config::DEFAULT_PRIORITY,
         }
     }
 
@@ -251,6 +252,8 @@ impl Node {
             successor: None,
             hold_off: None,
             workload_term: None,
+            released_term: None,
+            contact_due: None,
             store: StoreHealth::default(),
         };
         self.process = Some(Process {

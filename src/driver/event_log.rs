@@ -119,6 +119,9 @@ impl EventLog {
             Notice::ReleaseUnknown => tracing::warn!(
                 "the release was not confirmed: if this instance holds a lease, it runs out by itself"
             ),
+            Notice::Peer { kind, outcome } => {
+                tracing::debug!(kind, outcome = outcome.as_str(), "notice of the leader's stream");
+            }
         }
     }
 }

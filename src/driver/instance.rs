@@ -97,6 +97,7 @@ fn terms(settings: &Settings, candidate: Candidate, rules: Rules, has_workload: 
         health: health_rule(&settings.health),
         has_workload,
         observe: settings.observe,
+        priority: Config::DEFAULT_PRIORITY,
     }
 }
 

@@ -34,4 +34,13 @@ pub struct Config {
     pub has_workload: bool,
     /// Whether this candidate only reads and never competes.
     pub observe: bool,
+    /// 0 to 100. Below [`DEFAULT_PRIORITY`](Self::DEFAULT_PRIORITY) this candidate lets others bid
+    /// first for a lease that it sees free, unless it is next in line: up to one retry-period, for
+    /// priority 0.
+    pub priority: u8,
+}
+
+impl Config {
+    /// The priority of a candidate that was given none.
+    pub const DEFAULT_PRIORITY: u8 = 50;
 }

@@ -1,12 +1,12 @@
-//! When a candidate lets another win: its own hold-off after a voluntary step-down, and deference
-//! to a named successor.
+//! When a candidate lets another win: its own hold-off after a voluntary step-down, deference to a named
+//! successor, and the wait of a candidate of low priority.
 //!
 //! Only liveness depends on this. Each wait counts by the candidate's own clocks, from its own
 //! reads; no wall clocks are compared, and a dead successor costs its hold-off.
 
 use std::time::Duration;
 
-use super::Election;
+use super::{Config, Election};
 use crate::clock::Moment;
 use crate::lease::{Nonce, Snapshot};
 
@@ -48,7 +48,27 @@ impl Election {
             (_, None) => false,
         };
         let others_wait = self.deference.is_some_and(|it| !it.is_over(now));
-        self.competes() && (invited || self.hold_off.is_none() && !others_wait)
+        let lets_others_bid = !self.priority_wait(now).is_zero();
+        self.competes() && (invited || self.hold_off.is_none() && !others_wait && !lets_others_bid)
+    }
+
+    /// Returns how much longer a candidate of low priority lets others bid for a lease that it has seen
+    /// free: up to one retry-period for priority 0, nothing from [`Config::DEFAULT_PRIORITY`] up, nor
+    /// for the heir.
+    pub(super) fn priority_wait(&self, now: Moment) -> Duration {
+        let default = Config::DEFAULT_PRIORITY;
+        let lacks = default.saturating_sub(self.config.priority);
+        if lacks == 0 || self.is_heir() {
+            return Duration::ZERO;
+        }
+        let wait = self.config.retry_period * u32::from(lacks) / u32::from(default);
+        wait.saturating_sub(self.seen_free.map_or(Duration::ZERO, |free| free.elapsed_min(now)))
+    }
+
+    /// Records whether a read has shown the lease free.
+    pub(super) fn see_free(&mut self, free: bool, now: Moment) {
+        self.seen_free = free.then(|| self.seen_free.unwrap_or(now));
+        restart_if_back(&mut self.seen_free, now);
     }
 
     /// Returns whether to read more often than others, as the named successor.

@@ -9,6 +9,7 @@ use std::time::Duration;
 use super::hold_off::{Deference, HoldOff};
 use super::retry::RetryTimer;
 use super::role::{Activating, Bidding, Draining, HeldLease, Leader, PendingRelease, Role};
+use super::stream::{Holding, LeaderStream, LeaseEnd};
 use super::{Election, InFlight, Op};
 use crate::clock::Moment;
 use crate::lease::{LeaseId, Version};
@@ -65,6 +66,12 @@ pub enum StateValue {
     Term(u64),
     /// The largest term ever seen.
     Highest(u64),
+    /// The term in a notice of the leader's stream.
+    NoticeTerm(u64),
+    /// When a read was sent that such a notice caused.
+    NotifiedRead(Moment),
+    /// When the lease was first seen free.
+    SeenFree(Moment),
 }
 
 impl Election {
@@ -81,6 +88,8 @@ impl Election {
             hold_off,
             deference,
             observation,
+            stream,
+            seen_free,
             workload_term,
             highest_term,
             // Never changes, is empty between two turns, or is only reported.
@@ -95,6 +104,7 @@ impl Election {
             successor: _,
             free_record: _,
             reported_defect: _,
+            released_term: _,
             state: _,
         } = self;
         emit(StateValue::Highest(*highest_term));
@@ -109,18 +119,8 @@ impl Election {
             emit(StateValue::Variant((*after_jump).into()));
         }
         emit(StateValue::Variant(pending_release.is_some().into()));
-        if let Some(PendingRelease { bid, since, publish_acked, client_window, resigned, retry }) =
-            pending_release
-        {
-            emit(StateValue::Lease(bid.lease));
-            emit(StateValue::PendingRelease(*since));
-            emit(StateValue::Variant((*publish_acked).into()));
-            emit(StateValue::Variant((*resigned).into()));
-            emit(StateValue::Variant(client_window.is_some().into()));
-            if let Some((sent, length)) = client_window {
-                emit(StateValue::ClientWindow(*sent, *length));
-            }
-            retry.model_state(emit);
+        if let Some(pending_release) = pending_release {
+            pending_release.model_state(emit);
         }
         emit(StateValue::Variant(u8::from(health.is_healthy()) + 2 * u8::from(*paused)));
         emit(StateValue::Variant(u8::from(hold_off.is_some()) + 2 * u8::from(deference.is_some())));
@@ -138,9 +138,55 @@ impl Election {
             emit(StateValue::Claim(observation.spec().clone()));
             emit(StateValue::Wait(from, length));
         }
+        stream.model_state(emit);
+        emit(StateValue::Variant(seen_free.is_some().into()));
+        if let Some(from) = seen_free {
+            emit(StateValue::SeenFree(*from));
+        }
         if let Some(term) = workload_term {
             emit(StateValue::Term(*term));
         }
+    }
+}
+
+impl PendingRelease {
+    fn model_state(&self, emit: &mut impl FnMut(StateValue)) {
+        let Self { bid, term: _, since, publish_acked, client_window, resigned, retry } = self;
+        emit(StateValue::Lease(bid.lease));
+        emit(StateValue::PendingRelease(*since));
+        emit(StateValue::Variant((*publish_acked).into()));
+        emit(StateValue::Variant((*resigned).into()));
+        emit(StateValue::Variant(client_window.is_some().into()));
+        if let Some((sent, length)) = client_window {
+            emit(StateValue::ClientWindow(*sent, *length));
+        }
+        retry.model_state(emit);
+    }
+}
+
+impl LeaderStream {
+    fn model_state(&self, emit: &mut impl FnMut(StateValue)) {
+        let Self { holding, is_heir, released, read, lease_end, put_off: _, sent } = self;
+        let parts = [holding.is_some(), *is_heir, released.is_some(), read.is_some()];
+        parts.into_iter().for_each(|part| emit(StateValue::Variant(part.into())));
+        if let Some(Holding { term, received, sent_ago, lease, silence }) = holding {
+            emit(StateValue::NoticeTerm(*term));
+            emit(StateValue::Wait(*received, *silence));
+            emit(StateValue::Wait(*received, lease.saturating_sub(*sent_ago)));
+            emit(StateValue::Wait(*received, *lease));
+        }
+        if let Some(term) = released {
+            emit(StateValue::NoticeTerm(*term));
+        }
+        if let Some(read) = read {
+            emit(StateValue::Wait(read.from, read.wait));
+        }
+        emit(StateValue::Variant(lease_end.is_some().into()));
+        if let Some(LeaseEnd { from, next, step: _, last, delay: _ }) = lease_end {
+            emit(StateValue::Wait(*from, *next));
+            emit(StateValue::Wait(*from, *last));
+        }
+        sent.iter().flatten().for_each(|sent| emit(StateValue::NotifiedRead(*sent)));
     }
 }
 

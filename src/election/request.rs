@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::election::peer::PeerOutcome;
 use crate::election::reason::Transition;
 use crate::election::status::Holder;
 use crate::lease::{Bid, Grant, LeaseId, Nonce, Snapshot, Successor};
@@ -136,4 +137,11 @@ pub enum Notice {
     /// The outcome of a release is unknown, or a lapsed lease was not over in the time for its
     /// release: at worst the lease runs out.
     ReleaseUnknown,
+    /// A notice of the leader's stream was handled.
+    Peer {
+        /// One of [`PeerNotice::KINDS`](super::PeerNotice::KINDS).
+        kind: &'static str,
+        /// What it has changed.
+        outcome: PeerOutcome,
+    },
 }

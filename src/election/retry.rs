@@ -67,6 +67,11 @@ impl RetryTimer {
         self.wait = Duration::ZERO;
     }
 
+    /// Returns whether the attempt follows a failure.
+    pub(super) fn has_failed(&self) -> bool {
+        self.retried_at_once || self.delayed_retries > 0
+    }
+
     /// Returns whether the retry after the last failure is immediate.
     pub(super) fn is_immediate(&self) -> bool {
         self.wait.is_zero()

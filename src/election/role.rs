@@ -116,6 +116,8 @@ pub(super) struct PendingSuccessor {
 #[derive(Clone, Debug)]
 pub(super) struct PendingRelease {
     pub(super) bid: Arc<Bid>,
+    /// The term of the leadership that the release ends; `None` if there was none.
+    pub(super) term: Option<u64>,
     /// Since when this candidate reports passive.
     pub(super) since: Moment,
     /// Whether every publisher has acknowledged passive.

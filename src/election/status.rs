@@ -25,6 +25,12 @@ pub struct Status {
     /// The term whose processes may still run, whether or not this candidate leads in it; always
     /// `None` where the config says that there are no processes.
     pub workload_term: Option<u64>,
+    /// The term of this candidate's last leadership, once the store has confirmed its release; `None`
+    /// from the next acquisition on.
+    pub released_term: Option<u64>,
+    /// For how long after its last answer the store is not read, since the leader notifies this
+    /// candidate; `None` if it is read as without notices.
+    pub contact_due: Option<Duration>,
     /// The health of the store.
     pub store: StoreHealth,
 }

@@ -26,6 +26,9 @@ impl Election {
         self.store.record(&request.op, &answer, now);
         let is_answered =
             matches!(answer, Ok(_) | Err(StoreError::Refused(_) | StoreError::Foreign(_)));
+        if is_answered {
+            self.stream.put_off = None;
+        }
         if is_answered && !self.store_reached {
             self.store_reached = true;
             self.notify_transition(Reason::StoreReached, None, now);
@@ -57,20 +60,8 @@ impl Election {
                 let left = self.observe(&snapshot, now);
                 snapshot.free |= left.is_some_and(|it| it.is_zero());
                 self.apply_snapshot(&snapshot, now);
-                let (bids, reads_often) =
-                    (snapshot.free && self.may_bid(now), self.reads_often(now));
-                let Role::Standby { next_read, bidding } = &mut self.role else {
-                    return;
-                };
-                let period = if reads_often { period / 4 } else { period };
-                *next_read = RetryTimer::jittered(now, period, entropy.jitter);
-                if let Some(left) = left.or(snapshot.ends_in).filter(|it| !it.is_zero()) {
-                    // Read when the lease ends rather than at the next poll, with jitter between
-                    // candidates.
-                    let jitter = period.mul_f32(entropy.jitter / 8.0);
-                    // A lease without an end has the largest Duration left.
-                    next_read.wait = next_read.wait.min(left.saturating_add(jitter));
-                }
+                let bids = snapshot.free && self.may_bid(now);
+                self.schedule_read(&snapshot, left, now, entropy);
                 if bids {
                     let bid = Arc::new(Bid {
                         lease: LeaseId::from_random(entropy.lease),
@@ -80,7 +71,10 @@ impl Election {
                         seen: snapshot.version,
                     });
                     let retry = RetryTimer::at_once(now);
-                    *bidding = Some(Bidding { bid, first_sent: now, may_be_granted: false, retry });
+                    let bid = Bidding { bid, first_sent: now, may_be_granted: false, retry };
+                    if let Role::Standby { bidding, .. } = &mut self.role {
+                        *bidding = Some(bid);
+                    }
                 }
             }
             outcome => {
@@ -95,19 +89,6 @@ impl Election {
                     _ => *next_read = RetryTimer::jittered(now, period, entropy.jitter),
                 }
             }
-        }
-    }
-
-    /// Makes the next read due if there was a wake-up, unless a bid is still to be answered.
-    pub(super) fn apply_wakeup(&mut self, now: Moment) {
-        match &mut self.role {
-            Role::Standby { bidding: Some(_), .. } => {}
-            Role::Standby { next_read, bidding: None } => {
-                if std::mem::take(&mut self.woken) {
-                    next_read.make_due(now);
-                }
-            }
-            _ => self.woken = false,
         }
     }
 
@@ -275,7 +256,13 @@ impl Election {
                 let retry_now = matches!(error, StoreError::RetryNow(_));
                 pending_release.retry.fail(now, self.config.retry_period, retry_now, 1.0);
             }
-            _ => self.pending_release = None,
+            _ => {
+                let term = self.pending_release.take().and_then(|it| it.term);
+                // A lease that was refused had been lost before.
+                if let (Ok(_), Some(term)) = (answer, term) {
+                    self.released_term = Some(term);
+                }
+            }
         }
     }
 
@@ -308,6 +295,7 @@ impl Election {
                 Deference::update(self.deference, successor.hold_off, snapshot, now)
             });
         self.set_successor(snapshot.record.successor.clone());
+        self.see_free(snapshot.free, now);
         if snapshot.free {
             self.free_record = snapshot.record.clone();
         } else {

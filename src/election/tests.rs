@@ -5,6 +5,7 @@ mod belief;
 mod bidding;
 mod expiry;
 mod hold_off;
+mod peer;
 mod random;
 mod record;
 mod resigning;
@@ -58,6 +59,7 @@ fn config() -> Config {
         health: None,
         has_workload: false,
         observe: false,
+        priority: Config::DEFAULT_PRIORITY,
     }
 }
 

@@ -34,6 +34,9 @@ impl Election {
             write: RetryTimer::at_once(now),
             first_write: None,
         });
+        self.stream.forget();
+        self.seen_free = None;
+        self.released_term = None;
         self.set_holder(None);
         self.notify_transition(Reason::Acquired, None, now);
     }
@@ -94,6 +97,7 @@ impl Election {
         if let Some(pending_release) = &mut self.pending_release {
             pending_release.leave(now);
         }
+        self.stream.forget();
         self.leave_role(Role::Resigned, reason, now);
     }
 
@@ -121,6 +125,7 @@ impl Election {
                 {
                     pending_release.client_window = Some((sent, length));
                 }
+                self.name_release(it.term);
                 Some(EndedLeadership { term: it.term, lasted: it.since.elapsed_max(now) })
             }
             Role::Draining(it) => {
@@ -134,6 +139,7 @@ impl Election {
                 {
                     pending_release.client_window = Some((it.began, it.length));
                 }
+                self.name_release(it.term);
                 Some(EndedLeadership { term: it.term, lasted: it.since.elapsed_max(now) })
             }
             Role::Resigned => None,
@@ -160,8 +166,22 @@ impl Election {
         assert!(self.pending_release.is_none(), "one lease at a time");
         let retry = RetryTimer::at_once(now);
         let (client_window, resigned) = (None, false);
-        self.pending_release =
-            Some(PendingRelease { bid, since: now, publish_acked, client_window, resigned, retry });
+        self.pending_release = Some(PendingRelease {
+            bid,
+            term: None,
+            since: now,
+            publish_acked,
+            client_window,
+            resigned,
+            retry,
+        });
+    }
+
+    /// Records that the pending release, if there is one, ends the leadership in `term`.
+    fn name_release(&mut self, term: u64) {
+        if let Some(pending_release) = &mut self.pending_release {
+            pending_release.term = Some(term);
+        }
     }
 
     /// Drops a bid and stays away for about one lease-duration, so that another candidate may try

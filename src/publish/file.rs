@@ -290,6 +290,8 @@ mod tests {
             successor: None,
             hold_off: None,
             workload_term: None,
+            released_term: None,
+            contact_due: None,
             store,
         };
         Published { index: sequence, sequence, ..Published::first(status) }

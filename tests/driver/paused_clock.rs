@@ -55,6 +55,7 @@ impl Running {
             health: None,
             has_workload: false,
             observe: false,
+            priority: Config::DEFAULT_PRIORITY,
         };
         let election = Election::new(config, now());
         let about = About {

@@ -70,6 +70,7 @@ fn config(rules: tenure::lease::Rules) -> Config {
         health: None,
         has_workload: true,
         observe: false,
+        priority: Config::DEFAULT_PRIORITY,
     }
 }
 

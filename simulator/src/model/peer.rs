@@ -84,6 +84,7 @@ fn config(number: u8) -> Config {
         health: None,
         has_workload: false,
         observe: false,
+        priority: Config::DEFAULT_PRIORITY,
     }
 }
 

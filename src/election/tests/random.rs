@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::election::PeerNotice;
 
 #[derive(Clone, Debug)]
 enum Event {
@@ -13,8 +14,26 @@ enum Event {
     Answer(u8),
     Again,
     Wakeup,
+    Notice(PeerNotice),
     Announce,
     Resign,
+}
+
+/// Any notice, honest or not, with terms around the recorded ones.
+fn notice() -> impl Strategy<Value = PeerNotice> {
+    let term = || prop_oneof![4 => 6_u64..12, 1 => Just(u64::MAX)];
+    let length = || prop_oneof![4 => (0_u64..20_000).prop_map(ms), 1 => Just(Duration::MAX)];
+    prop_oneof![
+        4 => (term(), length(), length(), length()).prop_map(|(term, sent_ago, lease, next)| {
+            PeerNotice::Holding { term, sent_ago, lease, next }
+        }),
+        1 => (term(), any::<bool>())
+            .prop_map(|(term, is_heir)| PeerNotice::Draining { term, is_heir }),
+        2 => (term(), any::<bool>())
+            .prop_map(|(term, is_heir)| PeerNotice::Released { term, is_heir }),
+        1 => any::<bool>().prop_map(|is_heir| PeerNotice::Candidates { is_heir }),
+        2 => Just(PeerNotice::Lost),
+    ]
 }
 
 fn event() -> impl Strategy<Value = Event> {
@@ -26,6 +45,7 @@ fn event() -> impl Strategy<Value = Event> {
         16 => (0_u8..8).prop_map(Event::Answer),
         2 => Just(Event::Again),
         1 => Just(Event::Wakeup),
+        4 => notice().prop_map(Event::Notice),
         2 => Just(Event::Announce),
         1 => Just(Event::Resign),
     ]
@@ -39,6 +59,10 @@ struct Witness {
     /// The lease under which a term was written.
     written: Option<LeaseId>,
     dead: Vec<LeaseId>,
+    /// Whether the last answer was to a read, and showed the lease free.
+    read_free: bool,
+    /// The lease of the last bid.
+    bid: Option<LeaseId>,
     sent: Option<Moment>,
     last: Option<Request>,
     resigned: Option<Moment>,
@@ -57,6 +81,10 @@ impl Witness {
             if releases && !self.dead.contains(&lease) {
                 self.dead.push(lease);
             }
+        }
+        if request.op.name() == "acquire" && self.bid != request.op.lease() {
+            assert!(self.read_free, "a bid for what was not read as free");
+            self.bid = request.op.lease();
         }
         self.sent = Some(bench.now);
         self.last = Some(request.clone());
@@ -96,6 +124,7 @@ impl Witness {
             (Err(StoreError::Refused(_)), _) => self.dead.extend(lease),
             _ => {}
         }
+        self.read_free = matches!(&answer, Ok(Answer::Snapshot(snapshot)) if snapshot.free);
         bench.answer(answer);
     }
 
@@ -129,6 +158,9 @@ impl Witness {
                 let entropy = bench.entropy();
                 bench.election.handle_wakeup(bench.now, entropy);
                 bench.drain();
+            }
+            Event::Notice(notice) => {
+                bench.notify(notice);
             }
             Event::Announce => bench.publish_acked(),
             Event::Resign => {

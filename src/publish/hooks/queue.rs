@@ -177,6 +177,8 @@ mod tests {
             successor: None,
             hold_off: None,
             workload_term: None,
+            released_term: None,
+            contact_due: None,
             store,
         }
     }

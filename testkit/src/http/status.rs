@@ -71,6 +71,8 @@ pub fn status(standing: Standing) -> Status {
         successor: None,
         hold_off: None,
         workload_term: None,
+        released_term: None,
+        contact_due: None,
         store,
     }
 }
