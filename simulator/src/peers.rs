@@ -162,7 +162,7 @@ impl Subscription {
                 self.patience = patience(u64::try_from(next.as_nanos()).unwrap_or(u64::MAX));
             }
             PeerNotice::Released { .. } => self.released = true,
-            PeerNotice::Draining { .. } => {}
+            PeerNotice::Draining { .. } | PeerNotice::Candidates { .. } => {}
             PeerNotice::Lost => self.disconnect(),
         }
     }
@@ -214,6 +214,9 @@ impl World<'_> {
         if let Some(notice) = self.holding(leader) {
             self.fly(leader, node, notice);
         }
+        self.broadcast(leader, |world, node| PeerNotice::Candidates {
+            is_heir: world.is_named_heir(leader, node),
+        });
     }
 
     /// Returns the leader of a subscription, unless the subscription has changed.
@@ -343,7 +346,8 @@ impl World<'_> {
             let identity = super::operate::identity;
             listens && node.is_fit() && named.is_none_or(|name| name == identity(node.index))
         };
-        let since = |it: &&super::process::Node| it.process.as_ref().map(|it| it.subscription.since);
+        let since =
+            |it: &&super::process::Node| it.process.as_ref().map(|it| it.subscription.since);
         self.nodes.iter().filter(listens).min_by_key(since).map(|it| it.index)
     }
 
@@ -432,9 +436,8 @@ impl World<'_> {
         let it = &self.nodes[usize::from(to)];
         let Some(process) = it.process.as_ref().filter(|_| it.life == life) else { return };
         let connection = &process.subscription;
-        let is_current = |stamp| {
-            stamp == connection.stamp && connection.connection == Connection::Connected
-        };
+        let is_current =
+            |stamp| stamp == connection.stamp && connection.connection == Connection::Connected;
         match (stamp.is_none_or(is_current), &notice) {
             (false, _) => {}
             (true, PeerNotice::Lost) => self.lose(to),

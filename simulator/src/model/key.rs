@@ -110,6 +110,7 @@ impl World {
                 word(floor.saturating_sub(self.store.term + 1).min(9) as u8)
             }
             StateValue::Term(term) => word(self.behind(term)),
+            StateValue::NoticeTerm(_) | StateValue::NotifiedRead(_) | StateValue::SeenFree(_) => {}
             // No record is older than the terms seen, unless a seen term is not recorded.
             StateValue::Highest(term) => word(term.saturating_sub(self.store.term).min(9) as u8),
         }

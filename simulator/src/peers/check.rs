@@ -10,7 +10,7 @@ use crate::network::Fate;
 use crate::queue::Event;
 use crate::store;
 use crate::world::World;
-use crate::{Instant, MILLI, Span, span};
+use crate::{Instant, MILLI, SECOND, Span, span};
 
 /// The most reads of a standby within a retry-period: four that notices cause, and two of its own.
 const MOST_READS: usize = 6;
@@ -25,11 +25,13 @@ pub struct ReadLog {
     showed_free: bool,
     /// The term that it showed.
     term: u64,
-    /// Whether it showed a named successor, which reads more often.
-    showed_successor: bool,
+    /// When a read last showed a named successor, which reads more often.
+    successor_at: Option<Instant>,
     /// When the last reads were sent, the next to be replaced at `oldest`.
     sent: [Option<Instant>; MOST_READS],
     oldest: usize,
+    /// When the last bid was sent.
+    bid_at: Option<Instant>,
     /// The number of reads.
     count: u32,
     /// That number at the last honest notice.
@@ -41,6 +43,7 @@ pub struct ReadLog {
 /// A handover by an undisturbed leader to a heir that was notified.
 #[derive(Debug)]
 pub struct Handover {
+    began: Instant,
     heir: u8,
     /// When the heir, or another, must have sent its bid.
     due: Instant,
@@ -72,9 +75,17 @@ impl World<'_> {
         let over = process.observation.as_ref().is_some_and(|it| it.left(moment).is_zero());
         log.showed_free = snapshot.free || over;
         log.term = snapshot.record.term.unwrap_or(0);
-        log.showed_successor = snapshot.record.successor.is_some();
+        if snapshot.record.successor.is_some() {
+            log.successor_at = Some(self.now);
+        }
+        let (sent_at, is_held) = (process.sent_at, !log.showed_free);
         if self.scenario.peers && !snapshot.free {
             self.subscribe(node, snapshot.record.nonce);
+        }
+        // Another candidate was faster than the heir.
+        let is_heir = |it: &mut Handover| it.heir == node && it.began <= sent_at;
+        if is_held {
+            self.peers.handover.take_if(is_heir);
         }
     }
 
@@ -83,6 +94,7 @@ impl World<'_> {
         let Some(process) = &mut self.nodes[usize::from(node)].process else { return };
         let repeats = process.lease == Some(bid.lease);
         let log = &mut process.subscription.log;
+        log.bid_at = Some(self.now);
         if !std::mem::take(&mut log.showed_free) && !repeats {
             let say = || format!("candidate {node} bids for a lease that it has not read as free");
             self.checker.report(Kind::BidUnread, self.now, say);
@@ -95,13 +107,14 @@ impl World<'_> {
         let it = &mut self.nodes[usize::from(node)];
         let Some(process) = &mut it.process else { return };
         let period = span(it.plan.timings.retry_period);
-        let disturbed = process.disturbed_at.is_some_and(|at| self.now < at + 2 * period);
         let log = &mut process.subscription.log;
+        let lately = |at: Option<Instant>| at.is_some_and(|at| self.now < at + 2 * period);
+        let is_calm = !lately(process.disturbed_at) && !lately(log.successor_at);
         // The candidate counts by clocks of its own.
         let too_many = log.is_one_too_many(self.now, period / 10 * 8);
-        let is_calm = !disturbed && !log.showed_successor;
         if too_many && is_calm && self.scenario.store == store::Kind::Blob {
-            let say = || format!("candidate {node} reads more than {MOST_READS} times in a retry-period");
+            let say =
+                || format!("candidate {node} reads more than {MOST_READS} times in a retry-period");
             self.checker.report(Kind::TooManyReads, self.now, say);
         }
     }
@@ -110,12 +123,13 @@ impl World<'_> {
     pub(super) fn hand_in(&mut self, node: u8, notice: PeerNotice) {
         let reads = self.reads_so_far(node);
         // Only of a core alone the world knows when a read is due by itself.
-        let process = self.nodes[usize::from(node)].process.as_ref();
-        let judged = process.is_some_and(|it| {
-            let is_old = term(&notice).is_some_and(|term| term < it.subscription.log.term);
-            let disturbed = it.disturbed_at.is_some_and(|at| self.now < at + crate::SECOND);
+        let it = &self.nodes[usize::from(node)];
+        let keeps_time = it.has_true_wall() && it.disturbed.is_none();
+        let judged = it.process.as_ref().is_some_and(|it| {
+            let is_old = notice.term().is_some_and(|term| term < it.subscription.log.term);
             let is_due = it.wakes_at <= self.now + TICK;
-            is_old && !disturbed && !is_due && !self.has_shells()
+            let lately = it.disturbed_at.is_some_and(|at| self.now < at + 2 * SECOND);
+            is_old && keeps_time && !lately && !is_due && !self.has_shells()
         });
         self.turn(node, Input::Peer(notice));
         if judged && self.reads_so_far(node) != reads {
@@ -142,12 +156,7 @@ impl World<'_> {
     }
 
     /// Starts to judge a handover, if nothing but the heir's own reads can delay its bid.
-    pub(super) fn judge_handover(
-        &mut self,
-        leader: u8,
-        term: u64,
-        arrivals: [Option<Instant>; 8],
-    ) {
+    pub(super) fn judge_handover(&mut self, leader: u8, term: u64, arrivals: [Option<Instant>; 8]) {
         if self.examination.step() != Step::Handover || self.deceived_for() > 0 {
             return;
         }
@@ -155,20 +164,25 @@ impl World<'_> {
         let Some(arrival) = arrivals[usize::from(heir)] else { return };
         let it = &self.nodes[usize::from(heir)];
         let Some(process) = &it.process else { return };
-        let others_wait = self.store.successor().is_some_and(|named| {
-            named.identity != crate::operate::identity(heir)
-        });
+        let others_wait = self
+            .store
+            .successor()
+            .is_some_and(|named| named.identity != crate::operate::identity(heir));
         let is_ready = process.status.standing.state() == State::Standby
             && it.asleep_until <= self.now
             && process.seen_term <= term;
-        if !is_ready || others_wait {
+        let bids =
+            process.waits_for.is_some() && process.subscription.log.bid_at == Some(process.sent_at);
+        let waits_for = process.waits_for;
+        if !is_ready || others_wait || bids || self.store.is_leased(self.now) {
             return;
         }
         // A request in flight ends first.
-        let waits = if process.waits_for.is_some() { 420 * MILLI } else { 0 };
-        let due = arrival + waits + TICK;
+        let answered = if waits_for.is_some() { 420 * MILLI } else { 0 };
+        let due = arrival + answered + TICK;
         let crowd_until = self.crowd_until(leader);
-        self.peers.handover = Some(Handover { heir, due, bid: false, crowd_until, refused: 0 });
+        let (began, bid, refused) = (self.now, false, 0);
+        self.peers.handover = Some(Handover { began, heir, due, bid, crowd_until, refused });
         self.queue.plan(due, Event::HandoverDue);
     }
 
@@ -255,24 +269,16 @@ impl World<'_> {
             let Some(process) = &self.nodes[index].process else { continue };
             let it = &process.subscription;
             let connected = it.connection == Connection::Connected;
-            let Some((_, before)) = it.log.at_patience.filter(|(stamp, _)| *stamp == it.stamp) else {
+            let Some((_, before)) = it.log.at_patience.filter(|(stamp, _)| *stamp == it.stamp)
+            else {
                 continue;
             };
             let reads = it.log.count - before;
-            if connected && reads > most {
+            // After the record was set back, the terms of true notices are too low.
+            if connected && reads > most && process.seen_term <= it.log.term {
                 let say = || format!("candidate {index} reads {reads} times while it is notified");
                 self.checker.report(Kind::NotSlowed, self.now, say);
             }
         }
-    }
-}
-
-/// Returns the term in a notice.
-fn term(notice: &PeerNotice) -> Option<u64> {
-    match notice {
-        PeerNotice::Holding { term, .. }
-        | PeerNotice::Draining { term, .. }
-        | PeerNotice::Released { term, .. } => Some(*term),
-        PeerNotice::Lost => None,
     }
 }

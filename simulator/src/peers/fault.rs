@@ -92,7 +92,11 @@ pub fn plan(scenario: &mut Scenario) {
         while at < end {
             let drawn = draw(&mut rng, nodes, lease, end - at);
             let phase = phase as u8;
-            scenario.faults.extend(drawn.into_iter().map(|it| Fault { phase, at: at + it.at, ..it }));
+            scenario.faults.extend(drawn.into_iter().map(|it| Fault {
+                phase,
+                at: at + it.at,
+                ..it
+            }));
             at += log_span(&mut rng, gap / 8, gap * 2);
         }
     }

@@ -42,7 +42,7 @@ impl Lie {
         let term = term(rng, known);
         let is_heir = rng.bool();
         let kind = match self {
-            Self::Anything | Self::Flood => rng.u8(..5),
+            Self::Anything | Self::Flood => rng.u8(..6),
             Self::Holding => 0,
             Self::Released => 2,
             Self::Lost => 4,
@@ -56,6 +56,7 @@ impl Lie {
             },
             2 => PeerNotice::Released { term, is_heir },
             3 => PeerNotice::Draining { term, is_heir },
+            5 => PeerNotice::Candidates { is_heir },
             _ => PeerNotice::Lost,
         }
     }
@@ -192,7 +193,7 @@ impl World<'_> {
     /// Returns for how long reads may still be put off by what was forged, for the bounds of the
     /// examination.
     pub(crate) fn deceived_for(&self) -> Span {
-        let slow = self.slow_period() + self.scenario.longest(|it| it.retry_period);
+        let slow = (self.slow_period() + self.scenario.longest(|it| it.retry_period)) * 11 / 10;
         let lies = self.lasting.iter().any(|(it, _)| {
             matches!(self.scenario.faults[*it as usize].kind, Kind::Peer(fault) if fault.stays())
         });
