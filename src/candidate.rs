@@ -1,7 +1,8 @@
 //! Leader election inside a Rust service, without a second process: [`Candidate`].
 //!
 //! It uses the same core and driver as `tenure run`, in a task of your runtime; candidates of both
-//! kinds compete with each other in one election. It opens no listener and writes no file.
+//! kinds compete with each other in one election. It opens no listener and writes no file, so it is
+//! connected to no peers (`docs/peers.md`): it learns of a handover by reading the store.
 //!
 //! It cannot protect you from your own process. A sidecar goes on checking the clock while the
 //! service hangs; in this process a future is dropped in time only if the runtime gets to run. So

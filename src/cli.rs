@@ -28,10 +28,12 @@ pub mod status;
 mod status_file;
 mod surroundings;
 mod terminal;
+mod tls;
 pub mod usage;
 pub mod wait;
 pub mod watch;
 mod watch_lines;
+mod watch_news;
 
 pub use admin_client::AdminArgs;
 pub use client::UrlArgs;

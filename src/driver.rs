@@ -177,6 +177,11 @@ impl Driver {
         self.log.store_health(&status.store);
         self.publisher.publish(status, transitions.clone(), self.now);
         transitions.for_each(|it| self.metrics.transition(&it));
+        notices.iter().for_each(|it| {
+            if let Notice::Peer { kind, outcome } = it {
+                self.metrics.peer_notice(kind, outcome.as_str());
+            }
+        });
         notices.iter().for_each(|it| self.log.notice(it));
         self.election.poll_request()
     }

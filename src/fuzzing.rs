@@ -7,6 +7,7 @@ pub use crate::admin::fuzzing::admin_body;
 pub use crate::cli::fuzzing::{client, status_document};
 pub use crate::config::fuzzing::{duration, settings_file, store_url};
 pub use crate::http::listener::fuzzing::requests;
+pub use crate::peers::fuzzing::peer_stream;
 pub use crate::store::azure::fuzzing::{azure_answer, azure_record, credential};
 pub use crate::store::file::fuzzing::file_record;
 pub use crate::store::kubernetes::fuzzing::lease;
@@ -15,7 +16,7 @@ pub use crate::store::kubernetes::fuzzing::lease;
 pub type Target = (&'static str, fn(&[u8]));
 
 /// All targets, by name.
-pub const TARGETS: [Target; 12] = [
+pub const TARGETS: [Target; 13] = [
     ("admin_body", admin_body),
     ("azure_answer", azure_answer),
     ("azure_record", azure_record),
@@ -24,6 +25,7 @@ pub const TARGETS: [Target; 12] = [
     ("duration", duration),
     ("file_record", file_record),
     ("lease", lease),
+    ("peer_stream", peer_stream),
     ("requests", requests),
     ("settings_file", settings_file),
     ("status_document", status_document),

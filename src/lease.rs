@@ -10,11 +10,13 @@ use uuid::Uuid;
 
 mod anomaly;
 mod failure;
+mod peer_url;
 mod successor;
 pub mod text;
 
 pub use anomaly::Anomaly;
 pub use failure::{Cause, Failure, StoreError};
+pub use peer_url::PeerUrl;
 pub use successor::Successor;
 
 /// The properties of a kind of store that the election depends on.
@@ -37,6 +39,8 @@ pub struct Candidate {
     pub instance: String,
     /// The address of the service next to the candidate, published while it leads.
     pub address: Option<String>,
+    /// The URL of its stream for its peers, as [`PeerUrl`] formats it; `None` without peers.
+    pub peer: Option<String>,
 }
 
 /// The parameters of one acquisition; the same in each of its requests, to the end.

@@ -59,7 +59,8 @@
 //! - [`metrics`]: counts events, and computes gauges when they are scraped.
 //! - [`publish`]: the readers of the status: HTTP, page, files, systemd, hooks and the route
 //!   of a Service.
-//! - [`probe`]: runs the health probes.
+//! - [`probe`]: runs the health probes; [`peers`]: the leader's stream to its standbys, and their
+//!   subscriptions.
 //! - [`admin`]: the operators' API; passes commands to the driver.
 //! - [`exec`]: runs a command while this instance leads, and stops it in time.
 //! - [`http`]: listeners with their limits, client and resolver; [`kube`]: client for the Kubernetes
@@ -154,6 +155,8 @@ pub mod logs;
 #[doc(hidden)]
 pub mod metrics;
 #[doc(hidden)]
+pub mod peers;
+#[doc(hidden)]
 pub mod probe;
 #[doc(hidden)]
 pub mod process;
@@ -167,6 +170,8 @@ pub mod status;
 pub mod store;
 #[doc(hidden)]
 pub mod timer;
+#[doc(hidden)]
+pub mod tls;
 
 pub use candidate::{Candidate, StartError};
 

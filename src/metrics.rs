@@ -2,6 +2,7 @@
 //! scraped. A stored gauge of something that ends with time would be a flag that must be cleared.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Duration;
 
 use prometheus::core::Collector;
@@ -14,7 +15,7 @@ use crate::clock::Moment;
 use crate::config::Timings;
 use crate::election::{Op, Reason, State, Transition};
 use crate::lease::Cause;
-use crate::status::{About, Judgement, Published, Role};
+use crate::status::{About, CandidateTable, Judgement, Published, Role};
 
 /// The content type of [`Metrics::text`].
 pub const CONTENT_TYPE: &str = prometheus::TEXT_FORMAT;
@@ -66,6 +67,11 @@ struct Series {
     file_errors: IntCounter,
     dropped_lines: IntCounter,
     healthy: IntGauge,
+    peer_connections: IntGauge,
+    peer_notices: IntCounterVec,
+    candidates: IntGaugeVec,
+    /// The states that have a series of candidates, a bit for each of [`State::ALL`].
+    candidate_states: AtomicU16,
     hook_runs: IntCounterVec,
     child_restarts: IntCounter,
     /// Only if there is a route, as are the requests.
@@ -117,6 +123,13 @@ impl Metrics {
                 "tenure_healthy",
                 "Whether the last result of every health probe was a success; 1 without probes.",
             ),
+            peer_connections: registrar.gauge(
+                "tenure_peer_connections",
+                "Open connections to peers: of a leader from its standbys, of a standby to its leader.",
+            ),
+            peer_notices: registrar.peer_notices(),
+            candidates: registrar.candidates(),
+            candidate_states: AtomicU16::new(0),
             hook_runs: registrar.hook_runs(),
             child_restarts: registrar.counter(
                 "tenure_child_restarts_total",
@@ -167,6 +180,21 @@ impl Metrics {
         self.0.hook_runs.with_label_values(&[hook, outcome]).inc();
     }
 
+    /// Counts a connection to a peer that was opened.
+    pub fn peer_connected(&self) {
+        self.0.peer_connections.inc();
+    }
+
+    /// Counts a connection to a peer that has ended.
+    pub fn peer_disconnected(&self) {
+        self.0.peer_connections.dec();
+    }
+
+    /// Counts a notice of a leader's stream, by its kind and what became of it.
+    pub fn peer_notice(&self, kind: &str, outcome: &str) {
+        self.0.peer_notices.with_label_values(&[kind, outcome]).inc();
+    }
+
     /// Counts a start of `exec`'s command after the first.
     pub fn child_restart(&self) {
         self.0.child_restarts.inc();
@@ -198,6 +226,7 @@ impl Metrics {
         if let (Some(gauge), Some(it)) = (&series.route_agrees, published.route_agreement(now)) {
             gauge.set(i64::from(it.agrees));
         }
+        self.count_candidates(published.candidates.as_ref());
         let store = &published.status.store;
         series.last_success.set(store.last_success.map_or(0.0, |then| then.wall.as_secs_f64()));
         series.failures.set(i64::from(store.failures));
@@ -206,6 +235,22 @@ impl Metrics {
         TextEncoder::new()
             .encode_to_string(&series.registry.gather())
             .unwrap_or_else(|error| format!("# the metrics could not be written: {error}\n"))
+    }
+}
+
+impl Metrics {
+    /// Sets the number of candidates in each state; a state has a series once a candidate was in it.
+    fn count_candidates(&self, table: Option<&CandidateTable>) {
+        let present = table.filter(|it| it.is_current).map_or(&[][..], |it| &it.candidates);
+        for (at, state) in State::ALL.iter().map(|it| it.as_str()).enumerate() {
+            let count = present.iter().filter(|it| it.connected && it.state == state).count();
+            let seen =
+                self.0.candidate_states.fetch_or(u16::from(count > 0) << at, Ordering::Relaxed);
+            if count > 0 || seen >> at & 1 == 1 {
+                let count = i64::try_from(count).unwrap_or(i64::MAX);
+                self.0.candidates.with_label_values(&[state]).set(count);
+            }
+        }
     }
 }
 
@@ -292,6 +337,20 @@ impl Registrar<'_> {
             }
         }
         requests
+    }
+
+    fn peer_notices(&self) -> IntCounterVec {
+        let opts = self.opts(
+            "tenure_peer_notices_total",
+            "Notices of the leader's stream, by kind and what became of them.",
+        );
+        self.register(IntCounterVec::new(opts, &["kind", "outcome"]))
+    }
+
+    fn candidates(&self) -> IntGaugeVec {
+        let help = "Candidates by state: the leader, and all that are connected to it.";
+        let opts = self.opts("tenure_candidates", help);
+        self.register(IntGaugeVec::new(opts, &["state"]))
     }
 
     fn hook_runs(&self) -> IntCounterVec {

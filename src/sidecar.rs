@@ -15,6 +15,7 @@ use crate::config::{Ending, Settings, StoreSettings, Timings, duration};
 use crate::driver::instance::Instance;
 use crate::driver::{Control, Driver, Inbox};
 use crate::metrics::Metrics;
+use crate::peers::PLACES;
 use crate::process::descriptors;
 use crate::publish::systemd::Systemd;
 use crate::status::{About, Published};
@@ -46,7 +47,10 @@ impl Sidecar {
         has_workload: bool,
         (control, inbox): (Control, Inbox),
     ) -> anyhow::Result<Self> {
-        settings.max_connections = descriptors::make_room(settings.max_connections);
+        // The connections of peers come on top of those of others.
+        let places = if settings.peers.is_some() { PLACES } else { 0 };
+        let room = descriptors::make_room(settings.max_connections + places);
+        settings.max_connections = room.saturating_sub(places).max(1);
         let instance = Instance::of(&settings, has_workload)?;
         let (about, published) = (instance.about.clone(), instance.published.clone());
         let metrics = instance.metrics.clone();
@@ -140,9 +144,13 @@ fn log_start(settings: &Settings, about: &About) {
         drain_timeout = time(settings.drain_timeout),
         observe = settings.observe,
         listen,
+        tls_cert = settings.tls.as_ref().map(|it| display(it.own.cert.display())),
         status_file,
         admin = settings.admin.as_ref().map(display),
         health,
+        peers = settings.peers.as_ref().map(|it| display(it.url)),
+        priority = settings.rank.priority,
+        zone = settings.rank.zone,
         hooks,
         "started"
     );

@@ -17,7 +17,7 @@ pub mod publish_acks;
 mod route_state;
 pub(crate) mod words;
 
-pub use candidates::{CandidateEntry, CandidateTable};
+pub use candidates::{CandidateDocument, CandidateEntry, CandidateTable};
 pub use probe_state::{ProbeResult, ProbeState};
 pub use route_state::{Agreement, RouteReport, RouteState, Verified};
 
@@ -45,7 +45,7 @@ pub struct Published {
     pub probes: Vec<ProbeState>,
     /// The route; `None` without one.
     pub route: Option<RouteState>,
-    /// The candidates; `None` without peers, and before the first contact.
+    /// The candidates; `None` without peers, empty before the first contact with a leader.
     pub candidates: Option<CandidateTable>,
 }
 
@@ -228,6 +228,15 @@ impl Published {
     #[must_use]
     pub fn is_healthy(&self) -> bool {
         self.probes.iter().all(|probe| probe.last.as_ref().is_some_and(|last| last.succeeded))
+    }
+
+    /// Returns the first probe whose last result was a failure, with that result in words.
+    #[must_use]
+    pub fn failing_probe(&self) -> Option<String> {
+        self.probes.iter().find_map(|probe| {
+            let last = probe.last.as_ref().filter(|last| !last.succeeded)?;
+            Some(format!("{}: {}", probe.probe, last.message))
+        })
     }
 
     /// Returns whether role and route agree at `now`; `None` without a route.

@@ -8,7 +8,8 @@
 //! (`key`), so there is a finite number of them, which includes runs of every length.
 //!
 //! Bounded: the number of candidates, two requests of each in flight at once (the current one, and
-//! one that is late, orphaned or a duplicate), and the number of faults in a run ([`Bounds`]).
+//! one that is late, orphaned or a duplicate), the number of faults in a run, and the number of notices of
+//! the leader's stream, each of any kind and at any candidate, true or not ([`Bounds`]).
 //! Anything is a fault but a candidate that is called within the tick in which it is due, and a
 //! store that answers within that tick.
 //!
@@ -26,7 +27,9 @@
 //!   one of a newer, as long as no two leaders have one term, and accepts those of the newest leader,
 //!   as long as each term is greater than all before. Both are checked.
 
+mod bounds;
 mod key;
+mod notice;
 mod peer;
 mod quiet;
 mod store;
@@ -36,8 +39,9 @@ use std::hash::{Hash, Hasher};
 
 use stateright::{Checker, Expectation, HasDiscoveries, Model, Property};
 
+pub use bounds::{Bounds, Fault};
 use peer::Peer;
-pub use world::{Bounds, Event, Fault, World};
+pub use world::{Event, World};
 
 impl Hash for World {
     fn hash<H: Hasher>(&self, state: &mut H) {

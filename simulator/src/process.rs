@@ -219,6 +219,7 @@ impl Node {
                 identity: format!("candidate-{}", self.index / 2),
                 instance: format!("{}-{}", self.index, self.life),
                 address: None,
+                peer: None,
             }),
             rules,
             lease_duration,

@@ -14,6 +14,7 @@ use serde_json::{Map, Value};
 use super::client::{Address, Sidecar};
 use crate::config::{Environment, admin, duration};
 use crate::http::client::{self, Cause};
+use crate::tls::system_client;
 
 /// The bound on a request: what the listener grants the driver, and a margin.
 const SOON: Duration = Duration::from_secs(8);
@@ -66,7 +67,11 @@ impl AdminListener {
                     .to_owned());
             }
         };
-        let address = Address::parse(text).map_err(|problem| {
+        let parsed = Address::parse(text).and_then(|it| match it.is_https() {
+            true => Err("is https://, and the admin listener is on loopback, without TLS".into()),
+            false => Ok(it),
+        });
+        let address = parsed.map_err(|problem| {
             format!(
                 "admin = {text:?} ({source})\n    {problem}\n    remedy: write unix:/path, \
                  127.0.0.1:PORT or http://127.0.0.1:PORT"
@@ -113,9 +118,9 @@ impl AdminListener {
 
     /// Posts a body to a path. An error says why it failed and what to do.
     pub(super) async fn post(&self, path: &str, body: &Value) -> Result<Answer, String> {
-        let request = self
-            .address
-            .request(Method::POST, path, None)
+        let request = system_client(false)
+            .map_err(Into::into)
+            .and_then(|tls| self.address.request(Method::POST, path, None, tls))
             .map_err(|error| format!("the request cannot be made: {error:#}"))?
             .header(CONTENT_TYPE, "application/json")
             .body(body.to_string());

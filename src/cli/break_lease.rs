@@ -292,6 +292,7 @@ mod tests {
             identity: identity.to_owned(),
             instance: "1".to_owned(),
             address: Some("10.0.3.7:8080".to_owned()),
+            peer: None,
         };
         Record { term: Some(42), holder: Some(Arc::new(holder)), ..Record::default() }
     }

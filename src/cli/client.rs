@@ -1,5 +1,5 @@
-//! Requests of the subcommands to a sidecar's listeners, over TCP or a unix socket, with one
-//! connection for each request. No TLS, proxies, redirects or retries.
+//! Requests of the subcommands to a sidecar's listeners, over TCP, with TLS or without, or over a unix
+//! socket, with one connection for each request. No proxies, redirects or retries.
 
 use std::future::Future;
 use std::net::SocketAddr;
@@ -7,15 +7,18 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use reqwest::{Client, RequestBuilder, Response, StatusCode};
+use rustls::ClientConfig;
 use url::Url;
 
 use super::document::{Document, Heard};
 use super::events::EventParser;
+use super::tls::TlsArgs;
 use crate::clock;
 use crate::config::{Environment, duration};
-use crate::http::client::{self, BodyError};
+use crate::http::client::{self, BodyError, Cause};
 use crate::http::resolver::Resolver;
 use crate::publish::api::is_path;
+use crate::tls::{self, ClientTls};
 
 /// The bound on a request that is answered at once.
 const SOON: Duration = Duration::from_secs(2);
@@ -32,10 +35,12 @@ const VARIABLE: &str = "TENURE_URL";
 /// The status listener to ask.
 #[derive(clap::Args, Clone, Debug, Default)]
 pub struct UrlArgs {
-    /// The sidecar's status listener: HOST:PORT, http://HOST:PORT or unix:/path [default: TENURE_URL,
-    /// else http://127.0.0.1:4040]
+    /// The sidecar's status listener: HOST:PORT, http://HOST:PORT, https://HOST:PORT or unix:/path
+    /// [default: TENURE_URL, else http://127.0.0.1:4040]
     #[arg(long, value_name = "URL")]
     pub(super) url: Option<String>,
+    #[command(flatten)]
+    pub(super) tls: TlsArgs,
 }
 
 /// The address of an HTTP listener.
@@ -46,7 +51,7 @@ pub(super) enum Address {
 }
 
 impl Address {
-    /// Parses http://HOST:PORT, where http:// may be left out, or unix:/path. A path of the status
+    /// Parses http://HOST:PORT, where http:// may be left out, https://HOST:PORT or unix:/path. A path of the status
     /// listener at the end is dropped, so that a copied URL of `/status` works.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
         if let Some(path) = text.strip_prefix("unix:") {
@@ -58,8 +63,8 @@ impl Address {
         }
         let whole = if text.contains("://") { text.to_owned() } else { format!("http://{text}") };
         let mut url = Url::parse(&whole).map_err(|error| format!("is not a URL: {error}"))?;
-        if url.scheme() != "http" {
-            return Err("is neither http:// nor unix:".into());
+        if !matches!(url.scheme(), "http" | "https") {
+            return Err("is none of http://, https:// and unix:".into());
         }
         if url.query().is_some() || url.fragment().is_some() || !url.username().is_empty() {
             return Err("has more in it than host, port and path".into());
@@ -71,6 +76,11 @@ impl Address {
         Ok(Self::Tcp(url))
     }
 
+    /// Returns whether connections use TLS.
+    pub(super) fn is_https(&self) -> bool {
+        matches!(self, Self::Tcp(url) if url.scheme() == "https")
+    }
+
     /// Returns a GET or POST request for a path. `at` replaces the address that the host resolves
     /// to.
     pub(super) fn request(
@@ -78,9 +88,9 @@ impl Address {
         method: reqwest::Method,
         path: &str,
         at: Option<SocketAddr>,
+        tls: ClientConfig,
     ) -> anyhow::Result<RequestBuilder> {
-        let builder = client::builder(client::tls_settings(false)?, Resolver::default())
-            .pool_max_idle_per_host(0);
+        let builder = client::builder(tls, Resolver::default()).pool_max_idle_per_host(0);
         let (builder, base) = match (self, at) {
             (Self::Unix(socket), _) => (builder.unix_socket(socket.as_path()), "http://localhost"),
             (Self::Tcp(url), Some(at)) => {
@@ -99,6 +109,8 @@ pub(super) struct Sidecar {
     address: Address,
     /// One of the addresses that its host resolves to, if it is chosen.
     at: Option<SocketAddr>,
+    /// The files for https://.
+    tls: Option<ClientTls>,
     /// The URL as it was given, for messages.
     url: String,
 }
@@ -126,18 +138,20 @@ impl Sidecar {
             (None, Some(url)) => (url, "variable TENURE_URL"),
             (None, None) => (USUAL_URL, "default"),
         };
-        match Address::parse(url) {
-            Ok(address) => Ok(Self::at(address, url.to_owned())),
-            Err(problem) => Err(format!(
-                "url = {url:?} ({source})\n    {problem}\n    remedy: write http://HOST:PORT or \
-                 unix:/path"
-            )),
-        }
+        let address = Address::parse(url).map_err(|problem| {
+            format!(
+                "url = {url:?} ({source})\n    {problem}\n    remedy: write http://HOST:PORT, \
+                 https://HOST:PORT or unix:/path"
+            )
+        })?;
+        // Without https:// the files are not read: the variables may be meant for other commands.
+        let tls = address.is_https().then(|| args.tls.load(environment)).transpose()?;
+        Ok(Self { tls, ..Self::at(address, url.to_owned()) })
     }
 
     /// Returns the sidecar at an address.
     pub(super) fn at(address: Address, url: String) -> Self {
-        Self { address, at: None, url }
+        Self { address, at: None, tls: None, url }
     }
 
     /// Returns one sidecar for each address that the host currently resolves to.
@@ -147,10 +161,11 @@ impl Sidecar {
         };
         let (host, port) = (url.host_str(), url.port_or_known_default());
         let (host, port) = (host.unwrap_or_default(), port.unwrap_or_default());
+        let scheme = url.scheme();
         let found = tokio::net::lookup_host((host.trim_matches(['[', ']']), port)).await;
         let found = found.map_err(|error| self.unreachable(&error.to_string()))?;
         let at =
-            |at: SocketAddr| Self { at: Some(at), url: format!("http://{at}"), ..self.clone() };
+            |at: SocketAddr| Self { at: Some(at), url: format!("{scheme}://{at}"), ..self.clone() };
         Ok(found.map(at).collect())
     }
 
@@ -215,14 +230,16 @@ impl Sidecar {
     }
 
     async fn send(&self, path: &str) -> Result<Response, RequestError> {
-        let request = self.address.request(reqwest::Method::GET, path, self.at);
+        let tls = match &self.tls {
+            Some(tls) => ClientConfig::clone(&*tls.config().await),
+            None => tls::system_client(false).map_err(|it| self.unreachable(&it.to_string()))?,
+        };
+        let request = self.address.request(reqwest::Method::GET, path, self.at, tls);
         let request = request.map_err(|error| self.unreachable(&error.to_string()))?;
-        request.send().await.map_err(|error| {
-            if error.is_connect() {
-                self.unreachable(&client::reason(&error))
-            } else {
-                self.broken()
-            }
+        request.send().await.map_err(|error| match client::cause(&error) {
+            Cause::Certificate(why) => self.insecure(&why),
+            _ if error.is_connect() => self.unreachable(&client::reason(&error)),
+            _ => self.broken(),
         })
     }
 
@@ -241,6 +258,10 @@ impl Sidecar {
                 remedy: "name the host with --allowed-hosts of `tenure run`, or use its address"
                     .into(),
             }),
+            StatusCode::BAD_REQUEST if !self.address.is_https() => Err(RequestError {
+                problem: format!("{} answers 400 to {path}", self.url),
+                remedy: "does it use TLS? then write https://HOST:PORT, with --ca-file".into(),
+            }),
             code => Err(RequestError {
                 problem: format!("{} answers {} to {path}", self.url, code.as_u16()),
                 remedy: "is it `tenure run` that listens there? its address is its --listen".into(),
@@ -254,6 +275,20 @@ impl Sidecar {
             remedy: "is `tenure run` up there? name another address with --url or TENURE_URL"
                 .into(),
         }
+    }
+
+    /// Returns the error for a connection without a TLS handshake.
+    fn insecure(&self, why: &str) -> RequestError {
+        let remedy = if why.contains("InvalidContentType") {
+            "does it use TLS? if not, write http:// instead of https://"
+        } else if why.contains("alert") {
+            "where the listener has a --tls-client-ca, it accepts clients with a certificate of that \
+             authority: name it with --cert and --key"
+        } else {
+            "name the authority of its certificate with --ca-file; the certificate must be valid now, \
+             and for the host in the URL"
+        };
+        RequestError { problem: format!("no TLS with {}: {why}", self.url), remedy: remedy.into() }
     }
 
     fn broken(&self) -> RequestError {
@@ -304,7 +339,8 @@ mod tests {
     #[test]
     fn addresses_name_a_host_or_a_socket() {
         let url = |address: &Address, path: &str| {
-            let request = address.request(reqwest::Method::GET, path, None).unwrap();
+            let tls = tls::system_client(false).unwrap();
+            let request = address.request(reqwest::Method::GET, path, None, tls).unwrap();
             request.build().unwrap().url().to_string()
         };
         for (text, path, requested) in [
@@ -316,12 +352,13 @@ mod tests {
             ("a:1/status", "/status", "http://a:1/status"),
             ("http://a/x/leader/", "/watch", "http://a/x/watch"),
             ("http://a/x/leaders", "/watch", "http://a/x/leaders/watch"),
+            ("https://a:1/status", "/watch", "https://a:1/watch"),
             ("unix:/run/x", "/status", "http://localhost/status"),
         ] {
             assert_eq!(url(&Address::parse(text).unwrap(), path), requested);
         }
         assert_eq!(Address::parse("unix:/run/x"), Ok(Address::Unix("/run/x".into())));
-        for bad in ["", "https://a", "unix:x", "http://", "http://a?b", "http://u@a", "a b:1"] {
+        for bad in ["", "ftp://a", "unix:x", "http://", "http://a?b", "http://u@a", "a b:1"] {
             assert!(Address::parse(bad).is_err(), "{bad}");
         }
     }
@@ -330,7 +367,11 @@ mod tests {
     fn the_flag_beats_the_variable_and_a_fault_names_its_source() {
         let variable = Environment::of([(VARIABLE, "unix:/variable")]);
         let of = |url: Option<&str>, environment: &Environment| {
-            Sidecar::of(&UrlArgs { url: url.map(str::to_owned) }, environment).map(|it| it.url)
+            {
+                let args = UrlArgs { url: url.map(str::to_owned), ..UrlArgs::default() };
+                Sidecar::of(&args, environment)
+            }
+            .map(|it| it.url)
         };
         assert_eq!(of(Some("unix:/flag"), &variable).unwrap(), "unix:/flag");
         assert_eq!(of(None, &variable).unwrap(), "unix:/variable");

@@ -148,6 +148,18 @@ async fn of_anomalies(store: &Arc<dyn LeaseAdmin>, settings: &Settings) -> Vec<F
                 ),
             )
         },
+        Anomaly::Peer => Finding {
+            remedy: Some(
+                "find out who writes to this store; the next leader replaces the record".to_owned(),
+            ),
+            ..finding(
+                Verdict::Failed,
+                "peer",
+                "the record has the URL of a peer that no candidate of Tenure writes, so nobody \
+                 connects to it"
+                    .to_owned(),
+            )
+        },
         Anomaly::EndlessLease(ends_in) => Finding {
             remedy: Some(
                 "once you are sure that its holder is dead, free it with `tenure break --now`"

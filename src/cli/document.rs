@@ -7,10 +7,10 @@ use time::format_description::well_known::Rfc3339;
 use time::{OffsetDateTime, UtcOffset};
 
 use crate::clock::Moment;
-pub(super) use crate::status::Role;
 pub(super) use crate::status::document::{
     HealthDocument, HolderDocument, RouteDocument, TransitionDocument,
 };
+pub(super) use crate::status::{CandidateDocument, Role};
 
 /// A status document that was received.
 pub(super) type Document = crate::status::document::Document<'static>;

@@ -10,22 +10,25 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::{Parser, Subcommand, ValueEnum};
+use clap::{Parser, Subcommand};
 use futures::StreamExt;
 use futures::stream;
 
 use super::operate::HoldOff;
-use super::terminal::{Style, complain, harmless, print};
+use super::terminal::{Output, Style, complain, harmless, print};
 use crate::clock;
 use crate::config::{Environment, Problem, arguments, duration};
 
 mod access;
+mod election;
 mod pods;
 mod table;
+#[cfg(test)]
+mod tests;
 
 use access::Kubectl;
+use election::{Answer, Election, Row, Standing, Verdict};
 use pods::{Candidate, LABEL};
-use table::{Answer, Election, Row, Standing, Verdict};
 
 /// The name by which kubectl finds its plugin `tenure`.
 const NAME: &str = "kubectl-tenure";
@@ -154,12 +157,6 @@ struct Cluster {
     /// The format of the output
     #[arg(short, long, value_name = "FORMAT", default_value = "table")]
     output: Output,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Output {
-    Table,
-    Json,
 }
 
 fn timeout(text: &str) -> Result<Duration, Problem> {
@@ -313,7 +310,7 @@ async fn elections(
     let listed = kubectl.pods(is_everywhere, &selector).await?;
     let candidates = pods::candidates(&listed, container)?;
     let rows = ask_all(&kubectl, candidates).await;
-    let mut found = table::grouped(rows);
+    let mut found = election::grouped(rows);
     if cluster.selector.is_some()
         && let Some(name) = name
     {
@@ -335,7 +332,7 @@ async fn elections(
 /// handover may have taken place between their answers.
 async fn ask_all(kubectl: &Kubectl, candidates: Vec<Candidate>) -> Vec<Row> {
     let rows = stream::iter(candidates).map(|it| ask(kubectl, it)).buffered(AT_ONCE);
-    let mut elections = table::grouped(rows.collect().await);
+    let mut elections = election::grouped(rows.collect().await);
     for election in &mut elections {
         let now = clock::now();
         if !matches!(election.verdict(now), Verdict::Several(_)) {
@@ -364,30 +361,4 @@ async fn ask(kubectl: &Kubectl, candidate: Candidate) -> Row {
         Err(why) => Answer::Failed(why),
     };
     Row { candidate, answer }
-}
-
-#[cfg(test)]
-mod tests {
-    use clap::CommandFactory;
-
-    use super::*;
-
-    #[test]
-    fn the_command_line_of_the_plugin_is_sound() {
-        Plugin::command().debug_assert();
-    }
-
-    #[test]
-    fn the_name_of_the_program_selects_the_plugin() {
-        for (program, is) in [
-            ("kubectl-tenure", true),
-            ("/root/.krew/bin/kubectl-tenure", true),
-            ("tenure", false),
-            ("/kubectl-tenure/tenure", false),
-            ("kubectl-tenure-2", false),
-            ("", false),
-        ] {
-            assert_eq!(is_plugin(OsStr::new(program)), is, "{program}");
-        }
-    }
 }

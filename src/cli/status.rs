@@ -7,25 +7,38 @@ use std::time::Duration;
 use time::OffsetDateTime;
 
 use super::client::{Sidecar, UrlArgs};
-use super::document::{Document, HealthDocument, Heard, Role, RouteDocument, date, time_of_day};
-use super::leader::{leader, term};
-use super::terminal::{self, Colour, Style, columns, harmless, harmless_json};
+use super::document::{Document, Heard, date, time_of_day};
+use super::terminal::{self, Colour, Output, Style, columns, harmless, harmless_json};
 use crate::clock::{self, Moment};
 use crate::config::Environment;
 use crate::status::words::{self, spoken};
 
+mod candidates;
+mod facts;
+
+use candidates::candidates;
+use facts::facts;
+
 /// The sidecar, and the format of the output.
 #[derive(clap::Args, Clone, Debug)]
 #[command(after_help = "\
+With --peers=on, the table shows every candidate, whichever instance is asked: the leader first, then in
+the order in which they are next in line. A candidate without contact for lease-duration has the role
+unknown. Without peers, an instance sees only the lease: itself, the holder and a named successor.
+
 Examples:
   tenure status
   tenure status --url http://10.0.3.7:4040
-  tenure status --url unix:/run/orders/tenure.sock --json | jq .holder")]
+  tenure status -o json | jq -r '.candidates[] | select(.heir).identity'   who is next in line
+  tenure status --url unix:/run/orders/tenure.sock -o json | jq .holder")]
 pub struct Args {
     #[command(flatten)]
     url: UrlArgs,
-    /// Print the status document as JSON
-    #[arg(long)]
+    /// The format of the output; json is the status document
+    #[arg(short, long, value_name = "FORMAT", default_value = "table")]
+    output: Output,
+    /// The same as --output json
+    #[arg(long, conflicts_with = "output")]
     json: bool,
 }
 
@@ -40,7 +53,7 @@ pub async fn run(args: Args, environment: &Environment) -> ExitCode {
     };
     match sidecar.status().await {
         Ok(heard) => {
-            let text = if args.json {
+            let text = if args.json || args.output == Output::Json {
                 format!("{}\n", harmless_json(heard.raw.trim_end()))
             } else {
                 table(&heard, clock::now(), Style::of_stdout(environment))
@@ -67,133 +80,6 @@ pub(super) fn table(heard: &Heard, now: Moment, style: Style) -> String {
         text.push_str(&changes(&heard.document, style));
     }
     text
-}
-
-/// Formats one fact a line, each after its label.
-fn facts(heard: &Heard, now: Moment, style: Style) -> String {
-    let document = &heard.document;
-    let remaining = heard.remaining(now);
-    let mut rows = vec![
-        ("election", harmless(&document.election)),
-        ("leader", leader(document, style)),
-        ("term", term(document)),
-        ("instance", this_one(document, heard.role(now), style)),
-    ];
-    if let Some(mut since) = since(&document.since, now) {
-        // The clock alone may have changed the state, without a transition.
-        let last = document.transitions.first().filter(|it| it.to == document.state);
-        if let ("jeopardy", Some(began)) = (&*document.state, last) {
-            let lasts = ago(&began.at, now).unwrap_or_default();
-            since.push_str(&format!(", the last {lasts} in jeopardy"));
-        }
-        rows.push(("since", since));
-    }
-    if !remaining.is_zero() {
-        rows.push(("valid for", format!("{}, unless renewed", spoken(remaining))));
-    }
-    let store = &document.store;
-    let label = if document.term.is_some() { "renewed" } else { "contacted" };
-    let waited = heard.sent.elapsed_max(now);
-    let ago = |ms| format!("{} ago", spoken(Duration::from_millis(ms) + waited));
-    rows.push((label, store.last_success_ms_ago.map_or("never".to_owned(), ago)));
-    rows.push(("store", harmless(&store.kind)));
-    let error = match &store.last_error {
-        None => "none".to_owned(),
-        Some(error) => {
-            let times = match store.failures {
-                0 | 1 => String::new(),
-                failures => format!(" ({failures} failures in a row)"),
-            };
-            style.paint(Colour::Red, &format!("{}{times}", harmless(error)))
-        }
-    };
-    rows.push(("last error", error));
-    if let Some(it) = &document.health {
-        rows.push(("health", health(it, style)));
-    }
-    if let Some(it) = &document.route {
-        rows.push(("route", route(it, heard.role(now), style)));
-    }
-    rows.into_iter()
-        .map(|(label, value)| {
-            format!("{} {value}\n", style.paint(Colour::Dim, &format!("{label:<10}")))
-        })
-        .collect()
-}
-
-fn this_one(document: &Document, role: Role, style: Style) -> String {
-    let colour = Colour::of_state(role == Role::Active, &document.state);
-    let state = harmless(&document.state);
-    let state = style.paint(colour, &format!("{state}, {}", role.as_str()));
-    format!("{}: {state}", harmless(&document.identity))
-}
-
-/// Formats the health, with the last result of each failing probe.
-fn health(health: &HealthDocument<'_>, style: Style) -> String {
-    let failing = health.probes.iter().filter(|it| it.well == Some(false)).map(|it| {
-        let result = it.said.as_deref().unwrap_or("failed");
-        style.paint(Colour::Red, &format!("{}: {}", harmless(&it.probe), harmless(result)))
-    });
-    let label = if health.well { "healthy" } else { "unhealthy" };
-    std::iter::once(label.to_owned()).chain(failing).collect::<Vec<_>>().join("; ")
-}
-
-/// Formats what the route reports, and whether that is right for this role.
-fn route(route: &RouteDocument<'_>, role: Role, style: Style) -> String {
-    let says = route.says.map_or("unknown", Role::as_str);
-    let mut text = format!("{} reports {}", harmless(&route.kind), harmless(says));
-    if let Some(other) = &route.other {
-        text.push_str(&format!(", and active for {}", harmless(other)));
-    }
-    if !route.agrees {
-        let is_wrong = route.says.is_some_and(|it| it != role) || route.other.is_some();
-        let fault = if is_wrong { "which is wrong" } else { "which could not be verified" };
-        text = style.paint(Colour::Red, &format!("{text}, {fault}"));
-    }
-    if let Some(error) = &route.last_error {
-        text.push_str(&format!("; {}", style.paint(Colour::Red, &harmless(error))));
-    }
-    text
-}
-
-/// Formats the candidates that a sidecar can know of: itself, the holder and the successor.
-fn candidates(heard: &Heard, now: Moment, style: Style) -> String {
-    let document = &heard.document;
-    let head = ["candidate", "role", "term", "left"].map(|it| style.paint(Colour::Dim, it));
-    let number = |it: Option<u64>| it.map_or("-".to_owned(), |it| it.to_string());
-    let row = |name: &str, role: &str, term, left: Option<Duration>, note: String| {
-        let left = left.map_or("-".to_owned(), spoken);
-        vec![harmless(name), role.to_owned(), number(term), left, note]
-    };
-    let role = heard.role(now);
-    let left = Some(heard.remaining(now)).filter(|it| !it.is_zero());
-    // Work of a drain ends with the drain, and is not protected beyond the lease.
-    let drain = document
-        .drain_remaining_ms
-        .map(|ms| ms.min(document.protected_for_ms.unwrap_or(ms)))
-        .map(|ms| Duration::from_millis(ms).saturating_sub(heard.sent.elapsed_max(now)));
-    let aside = document.hold_off_remaining_ms.filter(|_| document.state == "standby");
-    let does = match aside.map(|ms| spoken(Duration::from_millis(ms))) {
-        Some(left) => format!("holds off for {left}; `tenure resume` ends that"),
-        None => harmless(&document.activity()),
-    };
-    let note = format!("this instance {does}");
-    let mut rows = vec![head.to_vec()];
-    rows.push(row(&document.identity, role.as_str(), document.term, left.or(drain), note));
-    // Compared by term: two candidates may have the same identity.
-    let other = |term: Option<u64>| document.term.is_none() || document.term != term;
-    if let Some(holder) = document.holder.as_ref().filter(|it| other(Some(it.term))) {
-        let note =
-            holder.address.as_deref().map_or(String::new(), |it| format!("at {}", harmless(it)));
-        let role = if holder.stale { "last seen" } else { "holder" };
-        rows.push(row(&holder.identity, role, Some(holder.term), None, note));
-    }
-    if let Some(successor) = &document.successor {
-        let hold_off = spoken(Duration::from_millis(successor.hold_off_ms));
-        let note = format!("other candidates wait for it, for {hold_off}");
-        rows.push(row(&successor.identity, "successor", None, None, note));
-    }
-    columns(&rows)
 }
 
 /// Formats the last transitions of this instance, newest first.
@@ -269,8 +155,10 @@ mod tests {
              store      azure\n\
              last error none\n\
              \n\
-             candidate  role    term  left\n\
-             web-1      active  42    8.1s  this instance leads\n\
+             candidate  role    state   term  left  note\n\
+             web-1      active  leader  42    8.1s  this instance leads\n\
+             Other candidates are not known here: without peers, an instance sees only the lease.\n\
+             With --peers=on, this table shows every candidate, and who is next in line.\n\
              \n\
              transitions, UTC     state       why\n\
              2026-11-20 07:57:48  leader      the term was written, term 42\n\
@@ -299,9 +187,9 @@ mod tests {
             "last error no answer (3 failures in a row)\n",
             "health     unhealthy; tcp://db:1: re fused\n",
             "route      label reports active, and active for web-9, which is wrong; for bidden\n",
-            "web-2      passive    -     -     this instance is a standby, ready to take over\n",
-            "web-1      holder     42    -\n",
-            "web-3      successor  -     -     other candidates wait for it, for 10s\n",
+            "web-2      passive    standby  -     -     this instance is a standby, ready to take over\n",
+            "web-1      holder     -        42    -\n",
+            "web-3      successor  -        -     -     other candidates wait for it, for 10s\n",
         ] {
             assert!(text.contains(line), "{line} in {text}");
         }
@@ -345,8 +233,8 @@ mod tests {
             r#"{"identity":"web-1","state":"draining","role":"passive","valid_for_ms":0,"index":1,
             "term":42,"holder":{"identity":"web-1","term":42},"drain_remaining_ms":4300}"#,
         );
-        let row =
-            "web-1      passive  42    4.2s  this instance is draining, then releases the lease\n";
+        let row = "web-1      passive  draining  42    4.2s  this instance is draining, then releases the \
+                   lease\n";
         assert!(text.contains(row), "{text}");
         assert_eq!(text.matches("web-1").count(), 3, "holder and itself are one: {text}");
         assert!(text.contains("leader     none: web-1, this instance, is draining\n"), "{text}");

@@ -1,5 +1,5 @@
-//! Findings about the sidecar's surroundings: the shutdown time, the health probes, the hooks and
-//! the admin listener.
+//! Findings about the sidecar's surroundings: the shutdown time, the health probes, the hooks, TLS
+//! and the admin listener.
 //!
 //! No hook is run and no webhook called, since that would announce a change that did not happen.
 //! Each probe runs once.
@@ -11,6 +11,7 @@ use crate::clock;
 use crate::config::{Admin, Ending, Hook, Loaded, Settings, Warning};
 use crate::probe::Probes;
 use crate::store::{Finding, Verdict};
+use crate::tls::{ServerFiles, ServerTls};
 
 /// Returns all findings; runs each probe once.
 pub(super) async fn examine(loaded: &Loaded) -> Vec<Finding> {
@@ -18,6 +19,7 @@ pub(super) async fn examine(loaded: &Loaded) -> Vec<Finding> {
     let mut findings = vec![competitors(loaded), end(settings)];
     findings.extend(health(settings).await);
     findings.extend(settings.hooks.iter().map(|(name, it)| hook(name, it)));
+    findings.extend(settings.tls.as_ref().map(tls));
     findings.extend(settings.admin.as_ref().map(admin));
     findings.extend(loaded.warnings.iter().map(doubt));
     findings
@@ -81,6 +83,17 @@ fn hook(name: &'static str, hook: &Hook) -> Finding {
         Hook::Webhook(_) => format!("posts to {hook}, which was not tried"),
     };
     finding(Verdict::Passed, name, does)
+}
+
+/// Names the dates of the certificate; one that is not valid is among the warnings.
+fn tls(files: &ServerFiles) -> Finding {
+    let validity = ServerTls::load(files).ok().and_then(|it| it.validity());
+    let validity = validity.map_or("cannot be read".to_owned(), |it| format!("is {it}"));
+    let clients = if files.client_ca.is_some() { "must" } else { "need not" };
+    let cert = files.own.cert.display();
+    let detail =
+        format!("the certificate in {cert} {validity}; clients {clients} present one of their own");
+    finding(Verdict::Passed, "tls", detail)
 }
 
 fn admin(admin: &Admin) -> Finding {

@@ -46,6 +46,13 @@ pub(super) async fn agrees(question: String) -> bool {
     tokio::task::spawn_blocking(ask).await.unwrap_or(false)
 }
 
+/// The format of what a subcommand prints.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(super) enum Output {
+    Table,
+    Json,
+}
+
 /// The colours, by their meaning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Colour {
@@ -120,14 +127,14 @@ pub(super) fn columns(rows: &[Vec<String>]) -> String {
     let last = rows.iter().map(Vec::len).max().unwrap_or_default();
     let width = |at: usize| {
         let cells = rows.iter().filter_map(|row| row.get(at));
-        cells.map(|it| shown(it).chars().count()).max().unwrap_or_default()
+        cells.map(|it| width_of(&shown(it))).max().unwrap_or_default()
     };
     let widths: Vec<usize> = (0..last).map(width).collect();
     let mut text = String::new();
     for row in rows {
         let mut line = String::new();
         for (cell, width) in row.iter().zip(&widths) {
-            let missing = width - shown(cell).chars().count();
+            let missing = width - width_of(&shown(cell));
             line.push_str(cell);
             line.extend(std::iter::repeat_n(' ', missing + 2));
         }
@@ -135,6 +142,26 @@ pub(super) fn columns(rows: &[Vec<String>]) -> String {
         text.push('\n');
     }
     text
+}
+
+/// Returns how many columns of a terminal a text takes: East Asian characters and pictographs take two,
+/// combining marks none.
+fn width_of(text: &str) -> usize {
+    let width = |it: char| match u32::from(it) {
+        0x300..=0x36f => 0,
+        0x1100..=0x115f
+        | 0x2e80..=0xa4cf
+        | 0xac00..=0xd7a3
+        | 0xf900..=0xfaff
+        | 0xfe30..=0xfe6f
+        | 0xff00..=0xff60
+        | 0xffe0..=0xffe6
+        | 0x1f300..=0x1f64f
+        | 0x1f900..=0x1f9ff
+        | 0x20000..=0x3fffd => 2,
+        _ => 1,
+    };
+    text.chars().map(width).sum()
 }
 
 /// Strips the escape sequences of colours.
@@ -208,5 +235,8 @@ mod tests {
             vec!["efg".to_owned(), "h".to_owned()],
         ];
         assert_eq!(columns(&rows), format!("{green}   c\nd\nefg  h\n"));
+        let rows = ["東京", "Cafe\u{301}", "abcde"];
+        let rows = rows.map(|it| vec![it.to_owned(), "x".to_owned()]);
+        assert_eq!(columns(&rows), "東京   x\nCafe\u{301}   x\nabcde  x\n");
     }
 }

@@ -11,6 +11,7 @@ use super::client::{Sidecar, UrlArgs};
 use super::document::Role;
 use super::exactly_one;
 use super::terminal::{self, harmless};
+use super::tls::TlsArgs;
 use super::usage;
 use crate::clock;
 use crate::config::{Environment, Problem, arguments, duration};
@@ -34,10 +35,13 @@ Examples:
 
 Exit codes: 0 reached, 1 timed out (--for exactly-one: or two are active), 2 bad usage")]
 pub struct Args {
-    /// The sidecar's status listener: http://HOST:PORT or unix:/path; for exactly-one repeatable, with all
-    /// addresses of each HOST [default: TENURE_URL, else http://127.0.0.1:4040]
+    /// The sidecar's status listener: HOST:PORT, http://HOST:PORT, https://HOST:PORT or unix:/path; for
+    /// exactly-one repeatable, with all addresses of each HOST [default: TENURE_URL, else
+    /// http://127.0.0.1:4040]
     #[arg(long, value_name = "URL")]
     url: Vec<String>,
+    #[command(flatten)]
+    tls: TlsArgs,
     /// What to wait for
     #[arg(long = "for", value_name = "ROLE")]
     goal: Goal,
@@ -133,15 +137,15 @@ fn code(ended: Result<(), String>) -> ExitCode {
 
 /// Determines the sidecars: several are allowed only for `exactly-one`.
 fn sidecars(args: &Args, environment: &Environment) -> Result<Vec<Sidecar>, String> {
+    let of = |url| Sidecar::of(&UrlArgs { url, tls: args.tls.clone() }, environment);
     if args.goal != Goal::ExactlyOne && args.url.len() > 1 {
         let goal = args.goal.as_str();
         return Err(format!("--url is given several times, but --for {goal} takes one sidecar"));
     }
     if args.url.is_empty() {
-        return Ok(vec![Sidecar::of(&UrlArgs::default(), environment)?]);
+        return Ok(vec![of(None)?]);
     }
-    let of = |url: &String| Sidecar::of(&UrlArgs { url: Some(url.clone()) }, environment);
-    args.url.iter().map(of).collect()
+    args.url.iter().map(|url| of(Some(url.clone()))).collect()
 }
 
 /// Resolves when the instance has the role; writes what it saw last to `last`.

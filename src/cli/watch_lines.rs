@@ -4,6 +4,7 @@ use time::OffsetDateTime;
 
 use super::document::{Document, Role, TransitionDocument, date};
 use super::terminal::{Colour, Style, harmless};
+use super::watch_news::news;
 use crate::clock::Moment;
 use crate::status::words;
 
@@ -63,38 +64,11 @@ impl Lines {
                 state: &document.state,
                 term: document.term.or(document.holder.as_ref().map(|it| it.term)),
                 holder: holder(&document),
-                why: self.news(&document),
+                why: news(self.last.as_ref(), &document),
             }));
         }
         self.last = Some(document);
         text
-    }
-
-    /// Describes a change that is not a transition.
-    fn news(&self, document: &Document) -> String {
-        let error = |it: &Document| it.store.last_error.clone();
-        let Some(last) = &self.last else {
-            return "present state".to_owned();
-        };
-        if last.instance != document.instance {
-            return "another process answers".to_owned();
-        }
-        if last.role == Role::Active && document.role == Role::Passive {
-            return "the lease expired".to_owned();
-        }
-        let known = |it: &Document| {
-            let holder = it.holder.as_ref().filter(|it| !it.stale);
-            holder.map(|it| (it.identity.to_string(), it.term))
-        };
-        if known(last) != known(document) {
-            let leads = |(identity, _): (String, u64)| format!("{} leads", harmless(&identity));
-            return known(document).map_or("no leader known".to_owned(), leads);
-        }
-        match (error(last), error(document)) {
-            (_, Some(error)) => format!("store: {error}"),
-            (Some(_), None) => "the store answers again".to_owned(),
-            (None, None) => document.activity(),
-        }
     }
 
     fn line(&self, line: &Line<'_>) -> String {

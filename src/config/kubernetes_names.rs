@@ -4,6 +4,7 @@
 use std::net::{IpAddr, SocketAddr};
 
 use super::faults::Problem;
+use crate::lease::PeerUrl;
 
 /// The longest DNS label, and the longest name in the key of a label.
 const LABEL: usize = 63;
@@ -87,11 +88,7 @@ pub(super) fn address(text: &str) -> Result<IpAddr, String> {
     let Ok(address) = text.parse::<IpAddr>().map(|it| it.to_canonical()) else {
         return Err("has no IP address".to_owned());
     };
-    let link_local = match address {
-        IpAddr::V4(it) => it.is_link_local(),
-        IpAddr::V6(it) => it.is_unicast_link_local(),
-    };
-    if address.is_loopback() || address.is_unspecified() || address.is_multicast() || link_local {
+    if address.is_loopback() || PeerUrl::unfit(address).is_some() {
         return Err("is an address that other pods cannot reach".to_owned());
     }
     Ok(address)

@@ -11,8 +11,11 @@ use super::table::{CONFIG, SETTINGS, Setting};
 
 /// Variables with the prefix of settings that are read elsewhere, or that Tenure sets itself for
 /// commands, hooks and readers of a status file.
-const OTHER_VARIABLES: [&str; 15] = [
+const OTHER_VARIABLES: [&str; 18] = [
     "TENURE_URL",
+    "TENURE_CA_FILE",
+    "TENURE_CERT",
+    "TENURE_KEY",
     "TENURE_INSIDE",
     "TENURE_TERM",
     "TENURE_EVENT",

@@ -95,7 +95,10 @@ impl Reader<'_> {
         let max_connections_per_peer =
             self.one("max-connections-per-peer", values::max_connections);
         let allowed_hosts = self.many("allowed-hosts", values::host_names);
+        let tls = self.tls(listen.as_deref());
         let status_files = self.status_files();
+        let own_tls = tls.as_ref().and_then(Option::as_ref);
+        let (peers, rank) = (self.peers(host, listen.as_deref(), own_tls), self.rank());
         let admin = self.admin(listen.as_deref());
         let withheld = self.withheld();
         let health = self.health(withheld.as_ref());
@@ -115,9 +118,12 @@ impl Reader<'_> {
             max_connections: max_connections?,
             max_connections_per_peer: max_connections_per_peer?,
             allowed_hosts: allowed_hosts?,
+            tls: tls?,
             status_files: status_files?,
             admin: admin?,
             health: health?,
+            peers: peers?,
+            rank: rank?,
             drain_timeout: drain_timeout?,
             stop_timeout: stop_timeout?,
             hooks: hooks?,

@@ -11,6 +11,8 @@ pub enum Kind {
     Duration,
     /// A whole number from 1.
     Count,
+    /// A whole number from 0 to 100.
+    Percent,
     /// The path of a file.
     Path,
     /// One of these words, with the name of the value.
@@ -27,7 +29,7 @@ impl Kind {
         match self {
             Self::Switch => "BOOL",
             Self::Duration => "DURATION",
-            Self::Count => "NUMBER",
+            Self::Count | Self::Percent => "NUMBER",
             Self::Path => "PATH",
             Self::Choice(name, _) | Self::Text(name, _) => name,
         }
@@ -77,6 +79,29 @@ pub struct Setting {
     pub in_library: bool,
     /// What it means, without a final stop. Names of settings are in backticks.
     pub help: &'static str,
+}
+
+impl Setting {
+    /// Returns the default for a command, if it does not depend on the environment.
+    #[must_use]
+    pub fn default_for(&self, verb: Verb) -> Option<&'static str> {
+        match (verb, self.under_exec) {
+            (Verb::Exec, UnderExec::Default(it)) => Some(it),
+            _ => self.default,
+        }
+    }
+
+    /// Returns whether the command has it as a flag.
+    #[must_use]
+    pub fn is_flag_of(&self, verb: Verb) -> bool {
+        verb == Verb::Exec || self.under_exec != UnderExec::Alone
+    }
+
+    /// Returns the name of its variable.
+    #[must_use]
+    pub fn variable(&self) -> String {
+        format!("TENURE_{}", self.name.to_ascii_uppercase().replace('-', "_"))
+    }
 }
 
 /// An unparsed value and its source.

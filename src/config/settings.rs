@@ -10,10 +10,12 @@ use super::duration;
 use super::health::{Health, Probe};
 use super::hooks::{Hook, Hooks};
 use super::kubernetes::{KubePublishing, KubernetesSettings, Route};
+use super::peers::{Peers, Rank};
 use super::store_url::StoreUrl;
 use super::timings::Timings;
 use super::values::{Listen, LogFormat, StatusFile};
 use super::withheld::Withheld;
+use crate::tls::ServerFiles;
 
 /// The validated settings of `tenure run` or `tenure exec`.
 #[derive(Clone, Debug)]
@@ -42,12 +44,19 @@ pub struct Settings {
     /// The names, beside those of loopback, that the `Host` header of its requests may have; empty
     /// for loopback alone on loopback, and any elsewhere.
     pub allowed_hosts: Vec<String>,
+    /// The files of TLS on the TCP addresses of the status listener beyond loopback; `None` for no
+    /// TLS.
+    pub tls: Option<ServerFiles>,
     /// The status files.
     pub status_files: Vec<StatusFile>,
     /// The address of the admin listener.
     pub admin: Option<Admin>,
     /// The health probes, which must succeed for this instance to compete.
     pub health: Health,
+    /// How the candidates are connected; `None` without peers.
+    pub peers: Option<Peers>,
+    /// What decides who is next in line.
+    pub rank: Rank,
     /// The longest time from reporting passive to releasing the lease, for work begun as leader.
     pub drain_timeout: Duration,
     /// Under `exec`, when renewals fail: the time from the command's SIGTERM to its SIGKILL, which
@@ -93,7 +102,7 @@ impl Settings {
             "election={} identity={:?} advertise={} store={} kube-api={} kube-route={} \
              lease-duration={} renew-deadline={} \
              retry-period={} request-timeout={} activation-delay={} observe={} listen={} \
-             status-file={} admin={} health={} drain-timeout={} hooks={}",
+             tls-cert={} status-file={} admin={} health={} peers={} priority={} drain-timeout={} hooks={}",
             self.election,
             self.identity,
             self.advertise.as_deref().unwrap_or("none"),
@@ -107,9 +116,12 @@ impl Settings {
             duration::format(activation_delay),
             self.observe,
             list(self.listen.iter().map(ToString::to_string).collect()),
+            self.tls.as_ref().map_or("none".to_owned(), |it| it.own.cert.display().to_string()),
             list(self.status_files.iter().map(|it| it.path.display().to_string()).collect()),
             self.admin.as_ref().map_or("none".to_owned(), ToString::to_string),
             list(self.health.probes.iter().map(ToString::to_string).collect()),
+            self.peers.as_ref().map_or("off".to_owned(), |it| it.url.to_string()),
+            self.rank.priority,
             duration::format(self.drain_timeout),
             list(self.hooks.iter().map(|(name, hook)| format!("{name}:{hook}")).collect()),
         )

@@ -16,31 +16,10 @@ impl Setting {
         nearest(misspelt, SETTINGS.iter().filter(|it| of(it)).map(|it| it.name))
     }
 
-    /// Returns the default for a command, if it does not depend on the environment.
-    #[must_use]
-    pub fn default_for(&self, verb: Verb) -> Option<&'static str> {
-        match (verb, self.under_exec) {
-            (Verb::Exec, UnderExec::Default(it)) => Some(it),
-            _ => self.default,
-        }
-    }
-
-    /// Returns whether the command has it as a flag.
-    #[must_use]
-    pub fn is_flag_of(&self, verb: Verb) -> bool {
-        verb == Verb::Exec || self.under_exec != UnderExec::Alone
-    }
-
     /// Returns whether it can be in a settings file.
     #[must_use]
     pub fn is_key(&self) -> bool {
         self.name != CONFIG
-    }
-
-    /// Returns the name of its variable.
-    #[must_use]
-    pub fn variable(&self) -> String {
-        format!("TENURE_{}", self.name.to_ascii_uppercase().replace('-', "_"))
     }
 }
 
@@ -78,6 +57,7 @@ const KUBERNETES: Setting = Setting { heading: "Kubernetes", kind: Kind::Path, .
 const STATUS: Setting = Setting { heading: "Status", ..SIDECAR };
 const OPERATING: Setting = Setting { heading: "Operating", kind: Kind::Path, ..SIDECAR };
 const HEALTH: Setting = Setting { heading: "Health", ..SIDECAR };
+const PEERS: Setting = Setting { heading: "Peers", ..SIDECAR };
 const DRAIN: Setting = Setting { heading: "Drain", kind: Kind::Duration, ..SIDECAR };
 const HOOK: Setting = Setting { heading: "Hooks", kind: Kind::Text("HOOK", ""), ..SIDECAR };
 const LOG: Setting = Setting { heading: "Logs", ..SIDECAR };
@@ -255,6 +235,28 @@ pub const SETTINGS: &[Setting] = &[
         ..STATUS
     },
     Setting {
+        name: "tls-cert",
+        kind: Kind::Path,
+        help: "File with the certificate of the status listener, followed by the intermediate ones, \
+               read again when it changes: each TCP address of `listen` beyond loopback then requires \
+               TLS",
+        ..STATUS
+    },
+    Setting {
+        name: "tls-key",
+        kind: Kind::Path,
+        help: "File with the private key of `tls-cert`, read again when it changes",
+        ..STATUS
+    },
+    Setting {
+        name: "tls-client-ca",
+        kind: Kind::Path,
+        otherwise: "clients need no certificate",
+        help: "File with the CA certificates, read again when it changes, one of which must have \
+               signed the certificate of each client where TLS is required",
+        ..STATUS
+    },
+    Setting {
         name: "status-file",
         kind: Kind::Text("PATH", r"\.(json|env)$"),
         is_list: true,
@@ -320,6 +322,51 @@ pub const SETTINGS: &[Setting] = &[
         default: Some("2"),
         help: "Successes in a row after which an instance competes, also at start",
         ..HEALTH
+    },
+    Setting {
+        name: "peers",
+        default: Some("false"),
+        help: "Connect the candidates: the leader tells its standbys at once when it releases the \
+               lease, and they read the store less often; needs a status listener that they reach",
+        ..PEERS
+    },
+    Setting {
+        name: "peer-address",
+        kind: Kind::Text("IP:PORT", r"^(\[[0-9a-fA-F.:]+\]|[0-9.]+):[0-9]{1,5}$"),
+        otherwise: "`POD_IP`, else the host of `advertise` or of the listener if it is an IP \
+                    address, with the port of the first `listen` beyond loopback",
+        help: "Address at which the other candidates reach the status listener of this instance",
+        ..PEERS
+    },
+    Setting {
+        name: "peer-ca",
+        kind: Kind::Path,
+        otherwise: "those of the system, for certificates that name the address",
+        help: "File with the CA certificates that authenticate a leader with TLS, whatever its \
+               address; read again when it changes",
+        ..PEERS
+    },
+    Setting {
+        name: "priority",
+        kind: Kind::Percent,
+        default: Some("50"),
+        help: "Rank of this instance, 0 to 100: with `peers`, the healthy standby with the highest is \
+               next in line",
+        ..PEERS
+    },
+    Setting {
+        name: "zone",
+        kind: Kind::Text("NAME", "^[ -~]{1,128}$"),
+        help: "Zone of this instance, shown in the table of candidates",
+        ..PEERS
+    },
+    Setting {
+        name: "preempt-after",
+        kind: Kind::Text("DURATION", "^(off|[0-9].*)$"),
+        default: Some("off"),
+        help: "A leader hands over to a standby of higher `priority` that has been connected and \
+               healthy for this long, at most once in ten minutes; or `off`",
+        ..PEERS
     },
     Setting {
         name: "drain-timeout",

@@ -10,6 +10,7 @@ use super::*;
 mod kubernetes;
 mod relations;
 mod service;
+mod tls;
 
 /// The variables that a route needs, outside of a cluster.
 const POD: [(&str, &str); 2] = [("POD_NAME", "pod"), ("POD_NAMESPACE", "prod")];
@@ -52,8 +53,10 @@ static TOKEN_FILE: LazyLock<String> = LazyLock::new(|| {
 });
 
 /// For each setting a valid value that is not its default; all are valid together.
-static SAMPLES: LazyLock<[(&str, &[&str]); 41]> = LazyLock::new(|| {
-    let token_file: &'static [&'static str] = vec![TOKEN_FILE.as_str()].leak();
+static SAMPLES: LazyLock<[(&str, &[&str]); 44]> = LazyLock::new(|| {
+    let one = |path: &'static String| -> &'static [&'static str] { vec![path.as_str()].leak() };
+    let token_file = one(&TOKEN_FILE);
+    let [cert, key, client_ca] = tls::FILES.each_ref().map(one);
     [
         ("election", &["orders"]),
         ("identity", &["me"]),
@@ -74,10 +77,13 @@ static SAMPLES: LazyLock<[(&str, &[&str]); 41]> = LazyLock::new(|| {
         ("retry-period", &["3s"]),
         ("request-timeout", &["4s"]),
         ("activation-delay", &["1s"]),
-        ("listen", &["127.0.0.1:1", "unix:/tmp/s"]),
+        ("listen", &["127.0.0.1:1", "0.0.0.0:3", "unix:/tmp/s"]),
         ("max-connections", &["7"]),
         ("max-connections-per-peer", &["5"]),
         ("allowed-hosts", &["tenure.internal"]),
+        ("tls-cert", cert),
+        ("tls-key", key),
+        ("tls-client-ca", client_ca),
         ("status-file", &["/tmp/a.json", "/tmp/b.env"]),
         ("admin", &["127.0.0.1:2"]),
         ("admin-token-file", token_file),
@@ -126,7 +132,7 @@ fn without_settings_the_defaults_are_the_documented_ones() {
             "election=default identity=\"host\" advertise=none store=file://{} kube-api=none \
              kube-route=none lease-duration=15s renew-deadline=10s retry-period=2s \
              request-timeout=2s activation-delay=0s observe=false listen=127.0.0.1:4040 \
-             status-file=none admin=none health=none drain-timeout=0s hooks=none",
+             tls-cert=none status-file=none admin=none health=none drain-timeout=0s hooks=none",
             directory.display()
         )
     );

@@ -20,6 +20,12 @@ pub enum Listen {
 }
 
 impl Listen {
+    /// Returns whether other hosts can reach it: a TCP address that is not loopback.
+    #[must_use]
+    pub fn is_remote(&self) -> bool {
+        matches!(self, Self::Tcp(address) if !address.ip().to_canonical().is_loopback())
+    }
+
     /// Returns whether only one of two addresses can be listened on: they are equal, or one of them
     /// is all addresses of the same port. [`::`](std::net::Ipv6Addr::UNSPECIFIED) is those of IPv4
     /// too.
@@ -228,6 +234,14 @@ pub(super) fn max_connections(text: &str) -> Result<usize, Problem> {
     match text.parse::<usize>() {
         Ok(number @ 1..=65_535) => Ok(number),
         _ => Err(Problem::new("is not a number from 1 to 65535", "write a number such as 512")),
+    }
+}
+
+/// Parses a whole number from 0 to 100.
+pub(super) fn percent(text: &str) -> Result<u8, Problem> {
+    match text.parse::<u8>() {
+        Ok(number @ 0..=100) => Ok(number),
+        _ => Err(Problem::new("is not a whole number from 0 to 100", "write a number such as 50")),
     }
 }
 

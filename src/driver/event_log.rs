@@ -78,6 +78,10 @@ impl EventLog {
                     "the record has a name that is not 1 to 128 printable characters, so no \
                      candidate of Tenure wrote it; it is shown as {INVALID_NAME}; run `tenure doctor`"
                 ),
+                Anomaly::Peer => tracing::error!(
+                    "the record has the URL of a peer that no candidate of Tenure writes, so this \
+                     instance does not connect to it; run `tenure doctor`"
+                ),
                 Anomaly::EndlessLease(ends_in) => tracing::error!(
                     ends_in_s = (*ends_in < Duration::MAX).then_some(ends_in.as_secs()),
                     "the lease is held for much longer than any candidate of Tenure asks for; once \

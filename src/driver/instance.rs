@@ -39,6 +39,7 @@ impl Instance {
             identity: settings.identity.clone(),
             instance: draw_instance(),
             address: settings.advertise.clone(),
+            peer: settings.peers.as_ref().map(|it| it.url.to_string()),
         };
         let about = About {
             election: settings.election.clone(),
@@ -97,7 +98,7 @@ fn terms(settings: &Settings, candidate: Candidate, rules: Rules, has_workload: 
         health: health_rule(&settings.health),
         has_workload,
         observe: settings.observe,
-        priority: Config::DEFAULT_PRIORITY,
+        priority: settings.rank.priority,
     }
 }
 

@@ -68,8 +68,8 @@ pub enum StateValue {
     Highest(u64),
     /// The term in a notice of the leader's stream.
     NoticeTerm(u64),
-    /// When a read was sent that such a notice caused.
-    NotifiedRead(Moment),
+    /// The start and length of a wait that moves reads alone, from such a notice.
+    NoticeTime(Moment, Duration),
     /// When the lease was first seen free.
     SeenFree(Moment),
 }
@@ -171,22 +171,22 @@ impl LeaderStream {
         parts.into_iter().for_each(|part| emit(StateValue::Variant(part.into())));
         if let Some(Holding { term, received, sent_ago, lease, silence }) = holding {
             emit(StateValue::NoticeTerm(*term));
-            emit(StateValue::Wait(*received, *silence));
-            emit(StateValue::Wait(*received, lease.saturating_sub(*sent_ago)));
-            emit(StateValue::Wait(*received, *lease));
+            emit(StateValue::NoticeTime(*received, *silence));
+            emit(StateValue::NoticeTime(*received, lease.saturating_sub(*sent_ago)));
+            emit(StateValue::NoticeTime(*received, *lease));
         }
         if let Some(term) = released {
             emit(StateValue::NoticeTerm(*term));
         }
         if let Some(read) = read {
-            emit(StateValue::Wait(read.from, read.wait));
+            emit(StateValue::NoticeTime(read.from, read.wait));
         }
         emit(StateValue::Variant(lease_end.is_some().into()));
         if let Some(LeaseEnd { from, next, step: _, last, delay: _ }) = lease_end {
-            emit(StateValue::Wait(*from, *next));
-            emit(StateValue::Wait(*from, *last));
+            emit(StateValue::NoticeTime(*from, *next));
+            emit(StateValue::NoticeTime(*from, *last));
         }
-        sent.iter().flatten().for_each(|sent| emit(StateValue::NotifiedRead(*sent)));
+        sent.iter().flatten().for_each(|sent| emit(StateValue::NoticeTime(*sent, Duration::ZERO)));
     }
 }
 

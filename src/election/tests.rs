@@ -64,7 +64,12 @@ fn config() -> Config {
 }
 
 fn candidate(name: &str) -> crate::lease::Candidate {
-    crate::lease::Candidate { identity: name.into(), instance: format!("{name}-1"), address: None }
+    crate::lease::Candidate {
+        identity: name.into(),
+        instance: format!("{name}-1"),
+        address: None,
+        peer: None,
+    }
 }
 
 /// The candidate under test, with its clocks and the request in flight.

@@ -7,13 +7,14 @@
 
 use std::error::Error as StdError;
 use std::io;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use reqwest::{Request, StatusCode};
 
 use super::exchange::exchange;
 use super::resolver::Resolver;
+use crate::tls;
 
 /// The name of this client.
 pub(super) const USER: &str = concat!("tenure/", env!("CARGO_PKG_VERSION"));
@@ -30,8 +31,8 @@ pub(crate) struct HttpClient {
 impl HttpClient {
     /// Creates a client; `tls` says whether any request uses TLS.
     pub(crate) fn new(tls: bool, resolver: Resolver) -> anyhow::Result<Self> {
-        let requests = builder(tls_settings(false)?, resolver.clone()).build()?;
-        Ok(Self { requests, tls: Arc::new(tls_settings(tls)?), resolver })
+        let requests = builder(tls::system_client(false)?, resolver.clone()).build()?;
+        Ok(Self { requests, tls: Arc::new(tls::system_client(tls)?), resolver })
     }
 
     /// Builds a GET request.
@@ -85,37 +86,6 @@ impl Resolve for Names {
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 struct Unresolved(Arc<str>);
-
-/// Returns TLS settings with ring that trust the system's root certificates or, where there are
-/// none, as in an image from scratch, those of browsers. They are loaded once, when first `wanted`.
-pub(crate) fn tls_settings(wanted: bool) -> Result<rustls::ClientConfig, rustls::Error> {
-    static LOADED: OnceLock<rustls::ClientConfig> = OnceLock::new();
-    if !wanted {
-        return trusting(rustls::RootCertStore::empty());
-    }
-    if let Some(loaded) = LOADED.get() {
-        return Ok(loaded.clone());
-    }
-    let mut roots = rustls::RootCertStore::empty();
-    roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-    if roots.is_empty() {
-        tracing::debug!("no system certificate authorities found; using the built-in ones");
-        roots.add_parsable_certificates(webpki_root_certs::TLS_SERVER_ROOT_CERTS.iter().cloned());
-    }
-    let settings = trusting(roots)?;
-    Ok(LOADED.get_or_init(|| settings).clone())
-}
-
-/// Returns TLS settings with ring that trust only these roots.
-pub(crate) fn trusting(
-    roots: rustls::RootCertStore,
-) -> Result<rustls::ClientConfig, rustls::Error> {
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    Ok(rustls::ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()?
-        .with_root_certificates(roots)
-        .with_no_client_auth())
-}
 
 /// Why a body could not be read.
 pub(crate) enum BodyError {

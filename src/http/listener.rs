@@ -8,10 +8,13 @@ mod connection;
 pub(crate) mod fuzzing;
 mod limits;
 mod socket;
+mod tls;
 
+use std::fmt;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
@@ -21,9 +24,11 @@ use rustix::net::sockopt;
 use tokio::net::{TcpListener, TcpSocket, TcpStream, UnixListener, UnixStream};
 
 use crate::config::Listen;
-pub(crate) use connection::{ConnectionService, Streaming, accept};
+use crate::tls::ServerTls;
+pub(crate) use connection::{ConnectionService, OwnPlace, Streaming, accept};
 pub(crate) use limits::Connections;
 pub use socket::SocketFile;
+pub use tls::Tls;
 
 /// How long sent bytes may stay unacknowledged before a connection is closed: a subscriber whose
 /// machine is gone must not occupy a slot for hours.
@@ -35,8 +40,8 @@ const BACKLOG: u32 = 4096;
 
 /// A bound listener.
 pub enum Listener {
-    /// A TCP address.
-    Tcp(TcpListener),
+    /// A TCP address, with TLS or without.
+    Tcp(TcpListener, Option<Arc<Tls>>),
     /// A unix socket with its file. The file is dropped first: if the listener closed first,
     /// another process could replace the dead socket's file just before it is removed.
     Unix(SocketFile, UnixListener),
@@ -75,6 +80,15 @@ impl Peer {
     }
 }
 
+impl fmt::Display for Peer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Local => f.write_str("this host"),
+            Self::Address(address) => address.fmt(f),
+        }
+    }
+}
+
 impl Stream {
     /// Returns the other end.
     pub(crate) fn peer(&self) -> Peer {
@@ -108,7 +122,7 @@ pub(crate) fn bind_tcp(address: SocketAddr, setting: &str) -> anyhow::Result<(Li
     let named = || format!("cannot listen on {address}; choose another address with {setting}");
     let bound = listen_on(address).with_context(named)?;
     let port = bound.local_addr().with_context(named)?.port();
-    Ok((Listener::Tcp(bound), port))
+    Ok((Listener::Tcp(bound, None), port))
 }
 
 /// Listens on an address. If the kernel has no IPv6, `[::]` falls back to all of IPv4, so that one
@@ -146,16 +160,34 @@ impl Listener {
     #[must_use]
     pub fn address(&self) -> String {
         match self {
-            Self::Tcp(bound) => {
+            Self::Tcp(bound, _) => {
                 bound.local_addr().map_or_else(|e| e.to_string(), |it| it.to_string())
             }
             Self::Unix(file, _) => format!("unix:{}", file.path.display()),
         }
     }
 
+    /// Requires TLS on a TCP address; a unix socket stays as it is.
+    #[must_use]
+    pub fn with_tls(self, settings: &ServerTls) -> Self {
+        match self {
+            Self::Tcp(bound, _) => Self::Tcp(bound, Some(Arc::new(Tls::new(settings.clone())))),
+            unix @ Self::Unix(..) => unix,
+        }
+    }
+
+    /// Returns the TLS of this listener, if it has any.
+    #[must_use]
+    pub fn tls(&self) -> Option<&Arc<Tls>> {
+        match self {
+            Self::Tcp(_, tls) => tls.as_ref(),
+            Self::Unix(..) => None,
+        }
+    }
+
     pub(crate) async fn accept(&self) -> io::Result<Stream> {
         match self {
-            Self::Tcp(bound) => {
+            Self::Tcp(bound, _) => {
                 let (stream, _) = bound.accept().await?;
                 // Small responses must not be delayed (Nagle's algorithm); both options are best
                 // effort.

@@ -10,8 +10,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use reqwest::header::HeaderValue;
-use rustls::pki_types::CertificateDer;
-use rustls::pki_types::pem::PemObject;
 
 use super::failure::KubeError;
 use crate::clock::{self, Moment};
@@ -19,6 +17,7 @@ use crate::config::KubeAccess;
 use crate::files::{SmallFile, reason};
 use crate::http::client;
 use crate::http::resolver::Resolver;
+use crate::tls;
 
 /// The time between two reads of the files. A longer one delays a new token, which a 401 fetches at
 /// once anyway; a shorter one gains nothing.
@@ -154,10 +153,10 @@ impl Access {
 
     fn client(&self, authorities: Option<&[u8]>) -> Result<reqwest::Client, String> {
         let settings = match authorities {
-            Some(pem) => client::trusting(roots(pem).ok_or_else(|| {
+            Some(pem) => tls::trusting(tls::authorities(pem).ok_or_else(|| {
                 format!("{} contains no PEM certificate", named(self.authorities_file.as_ref()))
             })?),
-            None => client::tls_settings(self.tls),
+            None => tls::system_client(self.tls),
         };
         let settings = settings.map_err(|_| "failed to set up TLS".to_owned())?;
         client::builder(settings, self.resolver.clone())
@@ -218,13 +217,6 @@ async fn contents(file: Option<&SmallFile>, setting: &str) -> Result<Option<Vec<
             reason(&error)
         )
     })
-}
-
-fn roots(pem: &[u8]) -> Option<rustls::RootCertStore> {
-    let mut roots = rustls::RootCertStore::empty();
-    let (added, _) =
-        roots.add_parsable_certificates(CertificateDer::pem_slice_iter(pem).filter_map(Result::ok));
-    (added > 0).then_some(roots)
 }
 
 #[cfg(test)]

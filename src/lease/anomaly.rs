@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::text::{INVALID_NAME, is_name};
-use super::{Candidate, Grant, Record, Snapshot};
+use super::{Candidate, Grant, PeerUrl, Record, Snapshot};
 
 /// A lease that lasts longer than this many times one's own lease-duration is an alarm.
 const MUCH_LONGER: u32 = 100;
@@ -16,6 +16,8 @@ const MUCH_LONGER: u32 = 100;
 pub enum Anomaly {
     /// The record has a name that is not 1 to 128 printable characters; it was replaced.
     Name,
+    /// The record has the URL of a peer that no candidate can have; it was removed.
+    Peer,
     /// The lease is held for much longer than any candidate asks for; [`Duration::MAX`] if it has no
     /// end.
     EndlessLease(Duration),
@@ -33,39 +35,43 @@ impl Snapshot {
     /// Replaces what cannot be shown, and returns what is wrong for a candidate with this
     /// lease-duration.
     pub fn admit(&mut self, lease_duration: Duration) -> Vec<Anomaly> {
-        let name = self.record.admit();
+        let record = self.record.admit();
         let ends_in = self.ends_in.filter(|it| *it > lease_duration.saturating_mul(MUCH_LONGER));
-        name.into_iter().chain(ends_in.map(Anomaly::EndlessLease)).collect()
+        record.into_iter().chain(ends_in.map(Anomaly::EndlessLease)).collect()
     }
 }
 
 impl Grant {
     /// Replaces what cannot be shown, and returns what is wrong.
     pub fn admit(&mut self) -> Vec<Anomaly> {
-        self.record.admit().into_iter().collect()
+        self.record.admit()
     }
 }
 
 impl Record {
     /// Replaces names that cannot be shown, and returns whether there were any. A successor with
-    /// such a name is no candidate, and is removed.
-    pub fn admit(&mut self) -> Option<Anomaly> {
+    /// such a name is no candidate, and is removed, as is a peer that may not be contacted.
+    pub fn admit(&mut self) -> Vec<Anomaly> {
         let invalid = |text: &str| !is_name(text);
         let poisoned = self.holder.as_ref().is_some_and(|it| {
             // Records without an instance are those of other versions.
             let instance = !it.instance.is_empty() && invalid(&it.instance);
             invalid(&it.identity) || instance || it.address.as_deref().is_some_and(invalid)
         });
-        if let Some(holder) = self.holder.as_mut().filter(|_| poisoned) {
+        let peer = self.holder.as_ref().and_then(|it| it.peer.as_deref());
+        let is_misled = peer.is_some_and(|it| PeerUrl::parse(it).is_none());
+        if let Some(holder) = self.holder.as_mut().filter(|_| poisoned || is_misled) {
             let clean = |text: &str| if is_name(text) { text } else { INVALID_NAME }.to_owned();
             *holder = Arc::new(Candidate {
                 identity: clean(&holder.identity),
                 instance: clean(&holder.instance),
                 address: holder.address.as_deref().map(clean),
+                peer: holder.peer.clone().filter(|_| !is_misled),
             });
         }
         let named = self.successor.take_if(|it| invalid(&it.identity));
-        (poisoned || named.is_some()).then_some(Anomaly::Name)
+        let name = (poisoned || named.is_some()).then_some(Anomaly::Name);
+        name.into_iter().chain(is_misled.then_some(Anomaly::Peer)).collect()
     }
 }
 
@@ -81,6 +87,7 @@ mod tests {
             identity: identity.to_owned(),
             instance: "1".to_owned(),
             address: address.map(str::to_owned),
+            peer: Some("http://10.0.3.7:4040/peer".to_owned()),
         };
         let record =
             Record { term: Some(7), holder: Some(Arc::new(candidate)), ..Record::default() };
@@ -108,7 +115,21 @@ mod tests {
             assert_eq!(it, snapshot("web-1", Some(INVALID_NAME)));
             let successor = Successor { identity: poison.to_owned(), hold_off: OURS };
             let mut record = Record { successor: Some(successor), ..Record::default() };
-            assert_eq!((record.admit(), record), (Some(Anomaly::Name), Record::default()));
+            assert_eq!((record.admit(), record), (vec![Anomaly::Name], Record::default()));
+        }
+    }
+
+    #[test]
+    fn a_peer_that_no_candidate_can_have_is_removed_and_the_rest_stays() {
+        for peer in ["http://169.254.169.254:80/peer", "http://10.0.3.7:4040/latest", "", "\0"] {
+            let mut it = snapshot("web-1", Some("10.0.3.7:8080"));
+            let holder = it.record.holder.as_mut().map(Arc::make_mut).unwrap();
+            let whole = holder.clone();
+            holder.peer = Some(peer.to_owned());
+            assert_eq!(it.admit(OURS), [Anomaly::Peer], "{peer:?}");
+            let expected = Candidate { peer: None, ..whole };
+            assert_eq!(it.record.holder.as_deref(), Some(&expected), "{peer:?}");
+            assert!(it.admit(OURS).is_empty());
         }
     }
 

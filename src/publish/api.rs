@@ -18,6 +18,7 @@ use axum::Router;
 use axum::body::Bytes;
 use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
+use futures::future::OptionFuture;
 use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
@@ -25,6 +26,7 @@ use crate::clock::Moment;
 use crate::http::listener::{self, ConnectionService, Connections, Stream};
 pub use crate::http::listener::{Listener, bind};
 use crate::metrics::Metrics;
+use crate::peers::PeerStream;
 use crate::status::{About, Heartbeat, Judgement, Published, Role};
 use hosts::Hosts;
 pub use parameters::is_path;
@@ -70,6 +72,8 @@ pub struct App {
     pub max_connections_per_peer: usize,
     /// The names of the setting `allowed-hosts`.
     pub allowed_hosts: Vec<String>,
+    /// The stream for peers; `None` without peers.
+    pub peers: Option<PeerStream>,
     /// Returns how many of the given connections fit into the current limit of open files.
     pub fits: fn(usize) -> usize,
 }
@@ -156,7 +160,8 @@ pub async fn serve(listeners: Vec<Listener>, app: App, shutdown: impl Future<Out
     tasks.spawn(watch_the_election(Arc::clone(&shared)));
     shutdown.await;
     // A stream that is not read must not delay this.
-    let _ = timeout(LAST_WORD, shared.streams.ended()).await;
+    let peers = OptionFuture::from(shared.app.peers.as_ref().map(PeerStream::ended));
+    let _ = timeout(LAST_WORD, async { tokio::join!(shared.streams.ended(), peers) }).await;
 }
 
 /// Counts for how long the election loop has not turned while this listener ran.

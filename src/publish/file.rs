@@ -183,6 +183,8 @@ fn text(format: FileFormat, about: &About, published: &Published, now: Moment) -
     let valid_until = rfc3339((now.date()) + judgement.remaining);
     match format {
         FileFormat::Json => {
+            // Contacts of other candidates age, and a file is not rewritten for that.
+            let document = Document { candidates: None, ..document };
             let document = FileDocument { document, valid_until };
             let json = serde_json::to_string(&document).expect("a document is JSON");
             format!("{json}\n")

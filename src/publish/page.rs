@@ -23,6 +23,8 @@ use crate::status::document::{Document, HealthDocument, StoreDocument, rfc3339};
 use crate::status::words::{self, spoken};
 use crate::status::{About, Published, Role, whole_ms};
 
+mod candidates;
+
 const FRAME: &str = include_str!("page/page.html");
 const STYLE: &str = include_str!("page/page.css");
 const SCRIPT: &str = include_str!("page/page.js");
@@ -32,7 +34,7 @@ const SCRIPT: &str = include_str!("page/page.js");
 /// which the tests print.
 const POLICY: &str = "default-src 'none'; script-src \
                       'sha256-zOqiICM6QpreURCoNs9NqACaIKf1pzgyx9JJCzf/88g='; style-src \
-                      'sha256-bM+bM8drUqGIiRw1vkVaaGsNHMLDx9n/qzf8+s9V3AM='; img-src data:; \
+                      'sha256-tRaYME/QIQw3DYRPNjD9X2f+4EZVBAsnWi+NjFqJV9Y='; img-src data:; \
                       connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors \
                       'none'; require-trusted-types-for 'script'";
 
@@ -109,6 +111,7 @@ fn page(published: &Published, about: &About, now: Moment) -> String {
         ("say", &say(&document)),
         ("left", &left(published, &document)),
         ("facts", &facts(published, &document, now)),
+        ("candidates", &candidates::candidates(&document)),
         ("past", &past(&document)),
         ("links", &links()),
         ("version", &document.version),

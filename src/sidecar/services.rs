@@ -16,6 +16,7 @@ use crate::driver::Control;
 use crate::election::Command;
 use crate::kube::Kube;
 use crate::metrics::Metrics;
+use crate::peers::{PLACES, Peers};
 use crate::probe::Probes;
 use crate::process::descriptors;
 use crate::publish::api::{self, App, Listener};
@@ -25,6 +26,7 @@ use crate::publish::route::{Events, Reconciler};
 use crate::publish::systemd::Systemd;
 use crate::status::publish_acks::PublishAcks;
 use crate::status::{About, Heartbeat, Published};
+use crate::tls::{ServerFiles, ServerTls};
 
 /// The timeout of the first write of the status files.
 const START: Duration = Duration::from_secs(5);
@@ -35,11 +37,13 @@ const LAST_UPDATES: Duration = Duration::from_millis(250);
 /// The services of one sidecar, ready to run.
 pub(super) struct Services {
     listeners: Vec<Listener>,
+    tls: Option<ServerTls>,
     app: App,
     /// The publishers that run in tasks of their own.
     publishers: JoinSet<()>,
     probes: Probes,
     hooks: Hooks,
+    peers: Option<Peers>,
     control: Control,
     admin: Option<(admin::Bound, admin::App)>,
     pub(super) systemd: Option<Systemd>,
@@ -60,7 +64,8 @@ impl Services {
         (heartbeat, control): (Heartbeat, Control),
     ) -> anyhow::Result<(Self, PublishAcks)> {
         let probes = Probes::new(&settings.health, clock::now)?;
-        let listeners = listen(&settings.listen).await?;
+        let tls = settings.tls.as_ref().map(load_tls).transpose()?;
+        let listeners = listen(&settings.listen, tls.as_ref()).await?;
         let admin = match &settings.admin {
             Some(it) => {
                 Some((admin::bind(it).await?, operating(&settings, &about, &control, &published)))
@@ -96,6 +101,8 @@ impl Services {
             reached_at(&listeners),
             clock::now,
         )?;
+        let peers = Peers::new(&settings, &about, &published, (&control, &metrics), clock::now)?;
+        let fits = if peers.is_some() { fits_beside_peers } else { descriptors::fits };
         let app = App {
             about,
             published,
@@ -106,10 +113,12 @@ impl Services {
             max_connections: settings.max_connections,
             max_connections_per_peer: settings.max_connections_per_peer,
             allowed_hosts: settings.allowed_hosts.clone(),
-            fits: descriptors::fits,
+            peers: peers.as_ref().map(Peers::stream),
+            fits,
         };
         let systemd = None;
-        let it = Self { listeners, app, publishers, probes, hooks, control, admin, systemd };
+        let it =
+            Self { listeners, tls, app, publishers, probes, hooks, peers, control, admin, systemd };
         Ok((it, acks))
     }
 
@@ -121,7 +130,21 @@ impl Services {
     /// Runs until the driver has `ended`, and the publishers have had `LAST_UPDATES` for their last
     /// updates.
     pub(super) async fn run(self, ended: oneshot::Receiver<()>) {
-        let Self { listeners, app, mut publishers, probes, hooks, control, admin, systemd } = self;
+        let Self {
+            listeners,
+            tls,
+            app,
+            mut publishers,
+            probes,
+            hooks,
+            peers,
+            control,
+            admin,
+            systemd,
+        } = self;
+        // Ends with this.
+        let mut tasks = JoinSet::new();
+        tasks.spawn(OptionFuture::from(tls.map(ServerTls::follow)));
         let published = app.published.clone();
         let notify = OptionFuture::from(systemd.map(|it| {
             let (published, heartbeat) = (app.published.clone(), app.heartbeat.clone());
@@ -146,7 +169,8 @@ impl Services {
                 admin::serve(bound, app).await;
             }
         };
-        tokio::join!(serve, probe, run_hooks, notify, operate);
+        let connect = OptionFuture::from(peers.map(Peers::run));
+        tokio::join!(serve, probe, run_hooks, notify, operate, connect);
         // Passive was published before the release; what may be missing is the last state of the
         // store, and an Event.
         let last = async { while publishers.join_next().await.is_some() {} };
@@ -194,9 +218,12 @@ fn operating(
     }
 }
 
-/// Returns the URL at which commands of hooks reach the first status listener.
+/// Returns the URL at which commands of hooks reach the status listener: without TLS if possible,
+/// for which they would need certificates.
 fn reached_at(listeners: &[Listener]) -> Option<String> {
-    let address = listeners.first()?.address();
+    let plain = listeners.iter().find(|it| it.tls().is_none());
+    let listener = plain.or(listeners.first())?;
+    let address = listener.address();
     let Ok(mut socket) = address.parse::<SocketAddr>() else {
         return Some(address);
     };
@@ -205,14 +232,34 @@ fn reached_at(listeners: &[Listener]) -> Option<String> {
         IpAddr::V6(ip) if ip.is_unspecified() => socket.set_ip(Ipv6Addr::LOCALHOST.into()),
         _ => {}
     }
-    Some(format!("http://{socket}"))
+    let scheme = if listener.tls().is_some() { "https" } else { "http" };
+    Some(format!("{scheme}://{socket}"))
 }
 
-async fn listen(addresses: &[Listen]) -> anyhow::Result<Vec<Listener>> {
+/// Returns how many connections fit into the limit of open files beside those of the peers.
+fn fits_beside_peers(connections: usize) -> usize {
+    descriptors::fits(connections + PLACES).saturating_sub(PLACES).max(1)
+}
+
+/// Reads the files of TLS, which were valid when the settings were read.
+fn load_tls(files: &ServerFiles) -> anyhow::Result<ServerTls> {
+    ServerTls::load(files).map_err(|faults| {
+        let faults: Vec<String> = faults.iter().map(ToString::to_string).collect();
+        anyhow::anyhow!("the TLS files have just changed: {}", faults.join("; "))
+    })
+}
+
+/// Binds the addresses; those that other hosts can reach have TLS, if it is configured.
+async fn listen(addresses: &[Listen], tls: Option<&ServerTls>) -> anyhow::Result<Vec<Listener>> {
     let mut listeners = Vec::new();
     for address in addresses {
         let listener = api::bind(address).await?;
-        tracing::info!(listening = listener.address(), "status listener");
+        let listener = match tls.filter(|_| address.is_remote()) {
+            Some(tls) => listener.with_tls(tls),
+            None => listener,
+        };
+        let has_tls = listener.tls().map(|_| true);
+        tracing::info!(listening = listener.address(), tls = has_tls, "status listener");
         listeners.push(listener);
     }
     Ok(listeners)

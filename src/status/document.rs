@@ -1,4 +1,5 @@
-//! The status document: the JSON of `/status`, `/watch` and the status files, judged at one instant.
+//! The status document: the JSON of `/status`, `/watch` and, without the candidates, the status files,
+//! judged at one instant.
 //! The subcommands read it with the same types; fields that are not needed to judge it may be
 //! missing then, so that one version of Tenure can read the document of another.
 
@@ -9,8 +10,8 @@ use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
 use super::{
-    About, Judgement, Past, ProbeState, Published, Role, RouteState, valid_until_boottime_ns,
-    whole_ms, words,
+    About, CandidateDocument, Judgement, Past, ProbeState, Published, Role, RouteState,
+    valid_until_boottime_ns, whole_ms, words,
 };
 use crate::clock::Moment;
 use crate::election::Transition;
@@ -82,6 +83,10 @@ pub struct Document<'a> {
     /// The last transitions, newest first.
     #[serde(default)]
     pub transitions: Vec<TransitionDocument<'a>>,
+    /// All candidates, the leader first, then in the order in which they are next in line; absent
+    /// without peers, when an instance knows of no other than itself and the holder.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub candidates: Option<Vec<CandidateDocument<'a>>>,
     /// Tenure's version.
     #[serde(default)]
     pub version: Cow<'a, str>,
@@ -216,7 +221,13 @@ pub struct TransitionDocument<'a> {
     pub term: Option<u64>,
 }
 
-impl Document<'_> {
+impl<'a> Document<'a> {
+    /// Returns this instance among the candidates; `None` without peers.
+    #[must_use]
+    pub fn own_candidate(&self) -> Option<&CandidateDocument<'a>> {
+        self.candidates.as_deref()?.iter().find(|it| it.instance == self.instance)
+    }
+
     /// Returns what the instance does: the end of a sentence that begins with its name.
     #[must_use]
     pub fn activity(&self) -> String {
@@ -279,6 +290,7 @@ impl Published {
             }),
             route: self.route.as_ref().map(|route| self.route_document(route, now)),
             transitions: self.history.iter().map(TransitionDocument::from).collect(),
+            candidates: self.candidate_documents(about, now),
             version: env!("CARGO_PKG_VERSION").into(),
         }
     }

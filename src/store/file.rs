@@ -374,6 +374,7 @@ mod tests {
                 identity: "us".to_owned(),
                 instance: "us-1".to_owned(),
                 address: None,
+                peer: None,
             }),
             lease_duration: Duration::from_secs(15),
             seen: store.read().await.unwrap().version,

@@ -317,7 +317,8 @@ mod tests {
     use crate::lease::{Candidate, Nonce};
 
     fn bid(number: u128, seen: Version) -> Bid {
-        let candidate = Candidate { identity: "a".into(), instance: "1".into(), address: None };
+        let candidate =
+            Candidate { identity: "a".into(), instance: "1".into(), address: None, peer: None };
         Bid {
             lease: LeaseId::from_random(number),
             nonce: Nonce(number),

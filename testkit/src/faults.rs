@@ -6,5 +6,6 @@ pub mod fault_proxy;
 pub mod flood;
 pub mod load;
 pub mod network;
+pub mod peer_proxy;
 pub mod resolver;
 pub mod tls_front;

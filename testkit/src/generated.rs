@@ -126,6 +126,8 @@ const IN_CHARTS: &[(&str, &str, &str, &str)] = &[
         "",
         "For `kubectl exec POD -c tenure -- /tenure pause`",
     ),
+    ("peers", "null", "", "Null: on for `azure`, whose store cannot notify, else off"),
+    ("peer-address", "", PEER_ADDRESS, "For example `[$(POD_IP)]:4040`"),
     (
         "drain-timeout",
         "",
@@ -139,6 +141,8 @@ const IN_CHARTS: &[(&str, &str, &str, &str)] = &[
         "Mounted by `sidecar.volumeMounts`; values here override it",
     ),
 ];
+/// An address, or the variable of one.
+const PEER_ADDRESS: &str = r"^(\[[0-9a-fA-F.:]+\]|[0-9.]+|\[?\$\(POD_IP\)\]?):[0-9]{1,5}$";
 const BLOB_PREFIX: &str = "Null: the namespace; \"\": none. Equal releases in equal namespaces of two \
                            clusters are one election, unless it has the cluster's name: \
                            `CLUSTER/NAMESPACE`";
@@ -173,7 +177,7 @@ fn in_charts() -> impl Iterator<Item = InChart> {
             Kind::Duration => DURATION,
             // A path of the container, which has no working directory of its own.
             Kind::Path => "^/",
-            Kind::Switch | Kind::Count | Kind::Choice(..) => "",
+            Kind::Switch | Kind::Count | Kind::Percent | Kind::Choice(..) => "",
         };
         let or = |it: &'static str, usual| if it.is_empty() { usual } else { it };
         let (default, pattern) = (or(default, usual_default), or(pattern, usual_pattern));
@@ -243,6 +247,7 @@ fn of_one(it: &InChart) -> Value {
     let mut schema = match it.setting.kind {
         Kind::Switch => json!({"type": "boolean"}),
         Kind::Count => json!({"type": "integer", "minimum": 1}),
+        Kind::Percent => json!({"type": "integer", "minimum": 0, "maximum": 100}),
         Kind::Choice(_, words) => json!({"type": "string", "enum": words}),
         _ if it.pattern.is_empty() => json!({"type": "string", "minLength": 1}),
         _ => json!({"type": "string", "pattern": it.pattern}),

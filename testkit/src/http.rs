@@ -1,5 +1,6 @@
 //! Clients and servers of the status listener.
 
+pub mod mounted;
 pub mod raw;
 pub mod server;
 pub mod status;

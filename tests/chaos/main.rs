@@ -9,6 +9,7 @@ mod dns_tls;
 mod listener;
 mod log;
 mod network;
+mod peers;
 mod poison;
 mod processes;
 mod record;

@@ -3,10 +3,13 @@
 #![allow(clippy::disallowed_methods, reason = "tests use the real clock and environment")]
 #![allow(clippy::unwrap_used, reason = "a failed step fails the test")]
 
+mod check;
 mod install;
 mod kubectl;
 mod settings;
+mod status;
 mod systemd;
 mod terminal;
+mod tls;
 mod verbs;
 mod wait;

@@ -87,7 +87,7 @@ fn status_shows_the_candidates_and_the_last_changes() {
     let url = |it: &Process| format!("http://{}", it.address);
     let table = run_verb(&["status", "--url", &url(&first)], &[]).out;
     for words in [
-        "\ncandidate  role    term",
+        "\ncandidate  role    state   term",
         "\nfirst      active  ",
         "this instance leads\n",
         "the term was written, term",
@@ -95,8 +95,11 @@ fn status_shows_the_candidates_and_the_last_changes() {
         assert!(table.contains(words), "{words} in {table}");
     }
     let table = run_verb(&["status", "--url", &url(&second)], &[]).out;
-    for words in ["\nsecond     passive  -", "\nfirst      holder   ", "the store answered for the"]
-    {
+    for words in [
+        "\nsecond     passive  standby  -",
+        "\nfirst      holder   -",
+        "the store answered for the",
+    ] {
         assert!(table.contains(words), "{words} in {table}");
     }
     let document = run_verb(&["status", "--json", "--url", &url(&first)], &[]).out;

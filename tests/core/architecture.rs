@@ -27,11 +27,12 @@ fn code(text: &str) -> impl Iterator<Item = &str> {
 }
 
 /// The modules from the ground up; each may use only those before it. `fuzzing` is of the tests.
-const FLOORS: [&str; 21] = [
+const FLOORS: [&str; 23] = [
     "clock",
     "timer",
     "lease",
     "files",
+    "tls",
     "config",
     "logs",
     "election",
@@ -42,6 +43,7 @@ const FLOORS: [&str; 21] = [
     "process",
     "store",
     "driver",
+    "peers",
     "probe",
     "publish",
     "admin",

@@ -40,10 +40,11 @@ fn runs(page: &str) {
 /// Runs a block, each line of which must succeed.
 fn run(block: &str) {
     let directory = tempfile::tempdir().unwrap();
-    let (status, service) = (testkit::ports::free_port(), testkit::ports::free_port());
+    let [status, service, remote] = [(); 3].map(|()| testkit::ports::free_port());
     let script = block
         .replace("127.0.0.1:4040", &format!("127.0.0.1:{status}"))
-        .replace("8080", &service.to_string());
+        .replace("8080", &service.to_string())
+        .replace("4443", &remote.to_string());
     let binary = Path::new(env!("CARGO_BIN_EXE_tenure")).parent().unwrap();
     let path = format!("{}:{}", binary.display(), std::env::var("PATH").unwrap());
     let store = directory.path().join("store");
@@ -84,4 +85,14 @@ fn the_commands_of_the_page_on_health_work_as_described() {
 #[test]
 fn the_commands_of_the_page_on_hooks_work_as_described() {
     runs("hooks.md");
+}
+
+#[test]
+fn the_commands_of_the_page_on_the_status_work_as_described() {
+    runs("status.md");
+}
+
+#[test]
+fn the_commands_of_the_page_on_tls_work_as_described() {
+    runs("tls.md");
 }

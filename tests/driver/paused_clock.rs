@@ -41,8 +41,12 @@ impl Running {
     }
 
     fn start_with(name: &str, store: Arc<dyn LeaseAdmin>, acks: PublishAcks) -> Self {
-        let candidate =
-            Candidate { identity: name.to_owned(), instance: format!("{name}-1"), address: None };
+        let candidate = Candidate {
+            identity: name.to_owned(),
+            instance: format!("{name}-1"),
+            address: None,
+            peer: None,
+        };
         let config = Config {
             candidate: Arc::new(candidate),
             rules: store.rules(),

@@ -6,9 +6,13 @@
 mod admin;
 mod api;
 mod bounds;
+mod candidates;
 mod metrics;
 mod page;
+mod page_browser;
 mod page_processes;
+mod peers;
 mod sockets;
 mod status_file;
+mod tls;
 mod watch;

@@ -9,6 +9,7 @@ use status::{Feed, about, failing, leading, ms, now, pass, status as of};
 use tenure::config::Timings;
 use tenure::election::{Op, Reason, Standing, State, Status, TRANSITIONS, Transition};
 use tenure::metrics::{ALERTED_TRANSITIONS, HOOK_OUTCOMES, HOOKS, Metrics, SETTINGS};
+use tenure::status::{CandidateEntry, CandidateTable};
 
 /// Asserts that `promtool check metrics` reports nothing.
 fn lint(text: &str) {
@@ -162,6 +163,54 @@ fn rare_outcomes_have_a_series_once_they_were_seen() {
         let labels = ["hook=\"on-drain\"", &format!("outcome=\"{outcome}\"")];
         assert!(value(&with_hook, "tenure_hook_runs_total", &labels) < 0.5);
     }
+}
+
+#[test]
+fn peers_have_series_once_they_were_seen() {
+    let (metrics, feed) = (Metrics::new(&about(), false), Feed::new(Standing::Starting));
+    let before = text(&metrics, &feed);
+    assert!(value(&before, "tenure_peer_connections", &[]).abs() < f64::EPSILON);
+    for rare in ["tenure_peer_notices_total{", "tenure_candidates{"] {
+        assert!(!before.contains(rare), "{rare}");
+    }
+    metrics.peer_connected();
+    metrics.peer_notice("released", "applied");
+    let entry = |state: &str, connected| CandidateEntry {
+        identity: "a".to_owned(),
+        instance: "1".to_owned(),
+        address: None,
+        zone: None,
+        priority: 50,
+        state: state.to_owned(),
+        failing: None,
+        connected,
+        contact_ms_ago: 0,
+        heir: false,
+    };
+    let show = |entries: Vec<CandidateEntry>, is_current| {
+        let table = CandidateTable { at: now(), is_current, candidates: entries.into() };
+        feed.record(|it| it.candidates = Some(table.clone()));
+    };
+    let all = [("leader", true), ("standby", true), ("standby", true), ("paused", false)];
+    show(all.map(|(state, connected)| entry(state, connected)).into(), true);
+    let after = text(&metrics, &feed);
+    lint(&after);
+    assert!(value(&after, "tenure_peer_connections", &[]) > 0.5);
+    let labels = ["kind=\"released\"", "outcome=\"applied\""];
+    assert!(value(&after, "tenure_peer_notices_total", &labels) > 0.5);
+    let count = |text: &str, state: &str| {
+        value(text, "tenure_candidates", &[&format!("state=\"{state}\"")])
+    };
+    assert!(
+        (count(&after, "standby") - 2.0).abs() < 0.5 && (count(&after, "leader") - 1.0).abs() < 0.5
+    );
+    assert!(
+        !after.contains("tenure_candidates{election=\"orders\",identity=\"us\",state=\"paused\"}")
+    );
+    metrics.peer_disconnected();
+    show(vec![entry("standby", true)], false);
+    let lost = text(&metrics, &feed);
+    assert!(count(&lost, "standby").abs() < 0.5, "what was known last is not known now");
 }
 
 #[test]

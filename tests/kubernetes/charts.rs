@@ -188,12 +188,14 @@ fn sample(setting: &Setting) -> Value {
         ("admin", _) => json!("127.0.0.1:4043"),
         ("store", _) => json!("azure://orders/other"),
         ("config", _) => json!("/etc/tenure.toml"),
+        ("peer-address", _) => json!("[$(POD_IP)]:4042"),
+        ("preempt-after", _) => json!("30s"),
         (_, Kind::Text("URL", _)) => json!("https://other.example"),
         (_, Kind::Text("HOOK", _)) => json!("http://127.0.0.1:8080/hook"),
         (_, Kind::Text(..)) => json!("other"),
         (_, Kind::Choice(_, words)) => json!(words[0]),
         (_, Kind::Switch) => json!(true),
-        (_, Kind::Count) => json!(7),
+        (_, Kind::Count | Kind::Percent) => json!(7),
         (_, Kind::Duration) => json!("1500ms"),
         (_, Kind::Path) => json!("/etc/a"),
     }
@@ -333,4 +335,16 @@ fn containers_of_a_pod_have_names_of_their_own() {
         names.sort_unstable();
         assert_eq!(names, ["service", "tenure"]);
     }
+}
+
+#[test]
+fn candidates_are_connected_where_the_store_cannot_notify_them() {
+    let on = |values: Value| {
+        let flags = render(&with(json!({"container": port()}), values)).flags();
+        flags.iter().any(|it| it == "--peers=true")
+    };
+    assert!(on(azure()));
+    assert!(!on(json!({})), "a Lease has a watch");
+    assert!(on(json!({"election": {"peers": true}})));
+    assert!(!on(with(azure(), json!({"election": {"peers": false}}))));
 }

@@ -27,6 +27,7 @@ fn guarded() -> Vec<(Value, &'static str)> {
         of_the_route(),
         of_the_previous_mode(),
         of_the_listener(),
+        of_tls(),
         of_the_timings(),
         of_the_pod(),
         of_the_labels_and_variables(),
@@ -211,6 +212,45 @@ fn of_the_listener() -> Vec<(Value, &'static str)> {
             json!({"election": {"listen": ["127.0.0.1:4040", "[::1]:4041", "10.0.0.9:4041"]}}),
             "election.listen is [\"127.0.0.1:4040\",\"[::1]:4041\",\"10.0.0.9:4041\"], but your \
              container and the sidecar's own probes use 127.0.0.1:4041",
+        ),
+    ]
+}
+
+fn of_tls() -> Vec<(Value, &'static str)> {
+    let secret = json!({"tls": {"secretName": "orders-tls"}});
+    let of_secret = |more: Value| with(secret.clone(), more);
+    vec![
+        (
+            of_secret(json!({"election": {"tlsCert": "/a"}})),
+            "tls.secretName is orders-tls, and election.tlsCert is /a: set only one of them",
+        ),
+        (
+            json!({"tls": {"clientCertificates": true}}),
+            "tls.clientCertificates is true, and tls.secretName is empty: set it, or \
+             tls.clientCertificates=false",
+        ),
+        (
+            of_secret(json!({"tls": {"clientCertificates": true, "caKey": ""}})),
+            "tls.clientCertificates is true, and tls.caKey is empty: set it",
+        ),
+        (
+            of_secret(json!({"tls": {"localPort": 4040}})),
+            "election.listen has port 4040 for other pods, which requires TLS, and 127.0.0.1 has the \
+             same port without: set tls.localPort or election.listen to another",
+        ),
+        (
+            of_secret(json!({"container": {"ports": [{"name": "http", "containerPort": 4041}]}})),
+            "container.ports has 4041, where the sidecar listens on 127.0.0.1: set tls.localPort or \
+             election.listen to another port",
+        ),
+        (
+            json!({"election": {"tlsCert": "/a"}, "podMonitor": {"enabled": true}}),
+            "podMonitor.tlsConfig is empty, and election.tlsCert is set: set podMonitor.tlsConfig",
+        ),
+        (
+            of_secret(json!({"podMonitor": {"enabled": true, "namespace": "monitoring"}})),
+            "podMonitor.tlsConfig is empty, and podMonitor.namespace is monitoring, where there is no \
+             Secret orders-tls: set podMonitor.tlsConfig, or leave podMonitor.namespace empty",
         ),
     ]
 }

@@ -5,7 +5,7 @@
 
 use simulator::model as checked;
 
-use checked::{Bounds, check};
+use checked::{Bounds, Fault, check};
 
 /// Checks the properties, and that there are at least as many states as known: fewer would mean
 /// that some runs are no longer explored.
@@ -24,4 +24,10 @@ fn three_candidates_keep_every_invariant_under_any_two_faults() {
 #[test]
 fn two_candidates_keep_every_invariant_under_any_three_faults() {
     assert_holds(Bounds::of_faults(2, 3), 130_000);
+}
+
+#[test]
+fn two_candidates_keep_every_invariant_under_any_two_faults_and_any_notice() {
+    let kinds = [Fault::Delay, Fault::Failure, Fault::Slip, Fault::Seizure];
+    assert_holds(Bounds { notices: 1, ..Bounds::of_faults(2, 2).only(&kinds) }, 110_000);
 }

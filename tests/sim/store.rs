@@ -98,7 +98,8 @@ impl ObservedHarness for SimulatedLease {
 
 #[test]
 fn a_bid_creates_no_blob_before_a_response_reports_it_missing() {
-    let candidate = Candidate { identity: "one".into(), instance: "1".into(), address: None };
+    let candidate =
+        Candidate { identity: "one".into(), instance: "1".into(), address: None, peer: None };
     let bid = Arc::new(Bid {
         lease: LeaseId::from_random(1),
         nonce: Nonce(1),

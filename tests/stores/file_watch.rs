@@ -31,6 +31,7 @@ async fn bid(store: &FileStore, number: u128) -> Bid {
             identity: "a".into(),
             instance: number.to_string(),
             address: None,
+            peer: None,
         }),
         lease_duration: Duration::from_secs(15),
         seen: store.read().await.expect("read").version,

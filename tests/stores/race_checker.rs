@@ -28,6 +28,7 @@ fn bid(number: u128, seen: &str) -> Bid {
             identity: "a".to_owned(),
             instance: format!("client-{number}"),
             address: None,
+            peer: None,
         }),
         lease_duration: s(15),
         seen: version(seen),

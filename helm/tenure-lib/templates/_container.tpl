@@ -104,10 +104,10 @@ settings, which these commands share with the sidecar.
 {{- include "tenure.settingsEnv" . }}
 {{- end -}}
 
-{{/* The sidecar's URL within the pod, as a variable; for your containers too. */}}
+{{/* The sidecar's URL within the pod, as a variable; for your containers too. Without TLS, also where others need it. */}}
 {{- define "tenure.url" -}}
 - name: TENURE_URL
-  value: "http://127.0.0.1:{{ include "tenure.port" . }}"
+  value: "http://127.0.0.1:{{ include "tenure.localPort" . }}"
 {{- end -}}
 
 {{/* The port of the status listener. */}}
@@ -143,12 +143,12 @@ livenessProbe:
   {{- end }}
 {{- end -}}
 
-{{/* How a probe asks: by a command, or by a request of the kubelet. */}}
+{{/* How a probe asks: by a command, or by a request of the kubelet, which has no certificate to present. */}}
 {{- define "tenure.probe" -}}
-{{- if .exec -}}
+{{- if or .exec (include "tenure.asksClients" .context) -}}
 exec: {command: [/tenure, check, {{ .check }}]}
 {{- else -}}
-httpGet: {path: {{ .path }}, port: {{ include "tenure.port" .context }}}
+httpGet: {path: {{ .path }}, port: {{ include "tenure.port" .context }}{{ if include "tenure.hasTls" .context }}, scheme: HTTPS{{ end }}}
 {{- end -}}
 {{- end -}}
 
@@ -180,14 +180,31 @@ it removes a key. OpenShift assigns the user and rejects a fixed one.
 {{- toYaml $restricted -}}
 {{- end -}}
 
-{{/* The directory for admin socket and status files, and the token for the API server. */}}
+{{/* The directory for admin socket and status files, the token for the API server, and the certificate. */}}
 {{- define "tenure.volumeMounts" -}}
 - name: tenure-run
   mountPath: /run/tenure
+{{- include "tenure.tlsMount" . }}
 {{- if include "tenure.needsApi" . }}
 - name: tenure-api
   mountPath: /var/run/secrets/kubernetes.io/serviceaccount
   readOnly: true
+{{- end }}
+{{- end -}}
+
+{{- define "tenure.tlsMount" -}}
+{{- if .Values.tls.secretName }}
+- name: tenure-tls
+  # Not a part of it, so that the kubelet replaces the files when the Secret changes.
+  mountPath: /run/tenure-tls
+  readOnly: true
+{{- end }}
+{{- end -}}
+
+{{- define "tenure.tlsVolume" -}}
+{{- with .Values.tls.secretName }}
+- name: tenure-tls
+  secret: {secretName: {{ . | quote }}}
 {{- end }}
 {{- end -}}
 
@@ -199,6 +216,7 @@ automountServiceAccountToken: false, so that your container cannot use the sidec
 - name: tenure-run
   # In memory, so that a full disk on the node does not affect status files.
   emptyDir: {medium: Memory, sizeLimit: 1Mi}
+{{- include "tenure.tlsVolume" . }}
 {{- if include "tenure.needsApi" . }}
 - name: tenure-api
   projected:

@@ -37,7 +37,7 @@
 {{- range $e.listen -}}
   {{- if regexMatch (printf "^(0[.]0[.]0[.]0|\\[::\\]|127[.]0[.]0[.]1|localhost):%s$" $port) . -}}{{- $local = append $local . -}}{{- end -}}
 {{- end -}}
-{{- if not $local -}}
+{{- if not (or $local (include "tenure.hasTls" .)) -}}
   {{- fail (printf "election.listen is %s, but your container and the sidecar's own probes use 127.0.0.1:%s: add \"127.0.0.1:%s\"" (toJson $e.listen) $port $port) -}}
 {{- end -}}
 {{- if and $e.admin (not (hasPrefix "unix:" $e.admin)) (not $e.adminTokenFile) -}}
@@ -50,7 +50,25 @@
     {{- fail (printf "sidecar.env has %s, which the chart sets: remove it, and set the value under election or azure" .name) -}}
   {{- end -}}
 {{- end -}}
+{{- include "tenure.guards.tls" . -}}
 {{- include "tenure.guards.timings" . -}}
+{{- end -}}
+
+{{/* One source of certificates, and a port that is free for what needs none. */}}
+{{- define "tenure.guards.tls" -}}
+{{- $e := .Values.election -}}
+{{- $tls := .Values.tls -}}
+{{- range $name := list "tlsCert" "tlsKey" "tlsClientCa" -}}
+  {{- if and $tls.secretName (get $e $name) -}}
+    {{- fail (printf "tls.secretName is %s, and election.%s is %s: set only one of them" $tls.secretName $name (get $e $name)) -}}
+  {{- end -}}
+{{- end -}}
+{{- if and $tls.clientCertificates (not (and $tls.secretName $tls.caKey)) -}}
+  {{- fail (printf "tls.clientCertificates is true, and %s is empty: set it, or tls.clientCertificates=false" (empty $tls.secretName | ternary "tls.secretName" "tls.caKey")) -}}
+{{- end -}}
+{{- if and (include "tenure.hasTls" .) (eq (include "tenure.localPort" .) (include "tenure.port" .)) -}}
+  {{- fail (printf "election.listen has port %s for other pods, which requires TLS, and 127.0.0.1 has the same port without: set tls.localPort or election.listen to another" (include "tenure.port" .)) -}}
+{{- end -}}
 {{- end -}}
 
 {{/* The rules that `tenure run` checks at start, checked before a pod is created. */}}

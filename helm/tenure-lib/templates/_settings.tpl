@@ -10,6 +10,16 @@
 {{- end -}}
 {{- /* In a pod with an IPv6 address the port is not told apart without brackets; Tenure removes those around IPv4. */ -}}
 {{- $_ := set $it "advertise" (regexReplaceAll "(^|://)\\$\\(POD_IP\\)" ($it.advertise | default "") "${1}[$(POD_IP)]") -}}
+{{- with .Values.tls.secretName -}}
+{{- $_ := set $it "tlsCert" "/run/tenure-tls/tls.crt" -}}
+{{- $_ := set $it "tlsKey" "/run/tenure-tls/tls.key" -}}
+{{- if $.Values.tls.clientCertificates -}}
+{{- $_ := set $it "tlsClientCa" (printf "/run/tenure-tls/%s" $.Values.tls.caKey) -}}
+{{- end -}}
+{{- end -}}
+{{- if and (include "tenure.hasTls" .) (not (include "tenure.loopbackPort" .)) -}}
+{{- $_ := set $it "listen" (append $it.listen (printf "127.0.0.1:%s" (include "tenure.localPort" .))) -}}
+{{- end -}}
 {{- /* Settings without effect are omitted. */ -}}
 {{- if has .Values.routing.mode (list "label" "endpointslice") -}}
 {{- $_ := set $it "kubeRoute" .Values.routing.mode -}}
@@ -21,6 +31,14 @@
 {{- $_ := set $it "kubeService" (include "tenure.leaderServiceName" .) -}}
 {{- else -}}
 {{- $_ := unset $it "kubeService" -}}
+{{- end -}}
+{{- $_ := set $it "peers" (eq (include "tenure.peers" .) "true") -}}
+{{- /* All candidates have certificates of one authority. */ -}}
+{{- if and $it.peers .Values.tls.secretName (not $it.peerCa) -}}
+{{- $_ := set $it "peerCa" (printf "/run/tenure-tls/%s" .Values.tls.caKey) -}}
+{{- end -}}
+{{- if not $it.peers -}}
+{{- $it = omit $it "peerAddress" "peerCa" "preemptAfter" -}}
 {{- end -}}
 {{- if not $it.health -}}
 {{- $it = omit $it "healthInterval" "healthTimeout" "healthFailures" "healthSuccesses" -}}
@@ -56,6 +74,19 @@ The variables: one for each other setting that has a value. Commands in the cont
 {{- end }}
 {{- end -}}
 
+{{/*
+"true" if the candidates are connected to each other. By default they are where the store cannot notify them:
+a blob, unlike a Lease, has no watch. With TLS, they need to know the authority of their certificates.
+*/}}
+{{- define "tenure.peers" -}}
+{{- if kindIs "bool" .Values.election.peers -}}
+{{- .Values.election.peers -}}
+{{- else -}}
+{{- $isKnown := or (not (include "tenure.hasTls" .)) .Values.tls.clientCertificates .Values.election.peerCa -}}
+{{- and (eq (include "tenure.storeKind" .) "azure") (include "tenure.port" . | empty | not) $isKnown | not | not -}}
+{{- end -}}
+{{- end -}}
+
 {{/* The port of the first listener address that is reachable from outside the pod; else empty. */}}
 {{- define "tenure.port" -}}
 {{- $ports := list -}}
@@ -65,4 +96,34 @@ The variables: one for each other setting that has a value. Commands in the cont
 {{- end -}}
 {{- end -}}
 {{- if $ports -}}{{- first $ports -}}{{- end -}}
+{{- end -}}
+
+{{/* "true" if that port requires TLS. */}}
+{{- define "tenure.hasTls" -}}
+{{- if or .Values.tls.secretName .Values.election.tlsCert -}}true{{- end -}}
+{{- end -}}
+
+{{/* "true" if that port requires certificates of clients too. */}}
+{{- define "tenure.asksClients" -}}
+{{- if or (and .Values.tls.secretName .Values.tls.clientCertificates) .Values.election.tlsClientCa -}}true{{- end -}}
+{{- end -}}
+
+{{/* The port of the first listener address that is 127.0.0.1 alone; else empty. */}}
+{{- define "tenure.loopbackPort" -}}
+{{- $ports := list -}}
+{{- range .Values.election.listen -}}
+{{- if regexMatch "^(127[.]0[.]0[.]1|localhost):" . -}}
+{{- $ports = append $ports (regexFind "[0-9]+$" .) -}}
+{{- end -}}
+{{- end -}}
+{{- if $ports -}}{{- first $ports -}}{{- end -}}
+{{- end -}}
+
+{{/* The port of 127.0.0.1 where the sidecar answers without TLS. */}}
+{{- define "tenure.localPort" -}}
+{{- if include "tenure.hasTls" . -}}
+{{- include "tenure.loopbackPort" . | default (.Values.tls.localPort | int | toString) -}}
+{{- else -}}
+{{- include "tenure.port" . -}}
+{{- end -}}
 {{- end -}}

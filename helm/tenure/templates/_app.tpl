@@ -96,3 +96,8 @@ true
 {{- define "app.hasLeaderService" -}}
 {{- if has .Values.routing.mode (list "label" "endpointslice") -}}true{{- end -}}
 {{- end -}}
+
+{{/* The name by which all sidecars are reached, ready or not; their certificate should be for it. */}}
+{{- define "app.podsHost" -}}
+{{- include "tenure.fullname" . }}-pods.{{ .Release.Namespace }}.svc
+{{- end -}}

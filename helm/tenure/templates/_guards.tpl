@@ -186,6 +186,9 @@
   {{- if eq (toString .containerPort) (include "tenure.port" $) -}}
     {{- fail (printf "container.ports has %v, where the sidecar listens: set election.listen to another port" .containerPort) -}}
   {{- end -}}
+  {{- if eq (toString .containerPort) (include "tenure.localPort" $) -}}
+    {{- fail (printf "container.ports has %v, where the sidecar listens on 127.0.0.1: set tls.localPort or election.listen to another port" .containerPort) -}}
+  {{- end -}}
   {{- $number := printf "%v/%s" .containerPort (.protocol | default "TCP") -}}
   {{- if has $number $numbers -}}
     {{- fail (printf "container.ports has a second containerPort %s: remove it" $number) -}}

@@ -4,7 +4,8 @@
 //!
 //! `--faults` limits the number of faults in a run (`all` for no limit). `--kinds` selects the
 //! kinds of fault, by default `delay,failure,crash,resignation,break,seizure,slip`. `--bids` limits
-//! the leases that each candidate bids for. `--threads` sets the number of threads. If a property
+//! the leases that each candidate bids for. `--notices` allows so many notices of the leader's stream, true
+//! or not (none). `--threads` sets the number of threads. If a property
 //! is violated, it prints the shortest run that leads there and exits with code 1.
 
 #![allow(clippy::print_stdout, reason = "the example prints its result")]
@@ -43,6 +44,7 @@ fn arguments(mut words: impl Iterator<Item = String>) -> anyhow::Result<(Bounds,
         match word.as_str() {
             "--candidates" => bounds.candidates = number()?,
             "--faults" => bounds.faults = bound()?,
+            "--notices" => bounds.notices = number()?,
             "--bids" => bounds.bids = bound()?,
             "--threads" => threads = number()?.into(),
             "--kinds" => {

@@ -59,6 +59,7 @@ fn config(rules: tenure::lease::Rules) -> Config {
             identity: "one".to_owned(),
             instance: "1".to_owned(),
             address: None,
+            peer: None,
         }),
         rules,
         lease_duration: ms(6_000),

@@ -5,7 +5,9 @@
 //! - *Terms* are relative to the recorded one. No rule depends on how far a term is behind.
 //! - *Lease ids* are random, so only their equality matters; they are numbered in order of occurrence.
 //! - *Candidates* are interchangeable, so their order does not matter.
-//! - A *read* may come at any time, since a wake-up may; so the time of the next one does not matter.
+//! - A *read* may come at any time, since a wake-up may; so the time of the next one does not matter,
+//!   whatever moves it, and neither does when the lease was first seen free, since all have the default
+//!   priority.
 //!
 //! It ignores no field of the election by itself: the election names those that decide nothing
 //! ([`Piece`]).
@@ -31,7 +33,7 @@ impl World {
         let counts = matches!(self.store.lease, Lease::Held(_) | Lease::Breaking(_));
         (if counts { self.store.age } else { 0 }).hash(&mut hasher);
         std::mem::discriminant(&self.store.lease).hash(&mut hasher);
-        (left.faults, left.each).hash(&mut hasher);
+        (left.faults, left.each, left.notices).hash(&mut hasher);
         (self.store.term - self.led.min(self.store.term)).min(2).hash(&mut hasher);
         self.wrong.hash(&mut hasher);
         hasher.finish()
@@ -110,7 +112,8 @@ impl World {
                 word(floor.saturating_sub(self.store.term + 1).min(9) as u8)
             }
             StateValue::Term(term) => word(self.behind(term)),
-            StateValue::NoticeTerm(_) | StateValue::NotifiedRead(_) | StateValue::SeenFree(_) => {}
+            StateValue::NoticeTerm(term) => word(term.saturating_sub(self.store.term).min(2) as u8),
+            StateValue::NoticeTime(..) | StateValue::SeenFree(_) => {}
             // No record is older than the terms seen, unless a seen term is not recorded.
             StateValue::Highest(term) => word(term.saturating_sub(self.store.term).min(9) as u8),
         }

@@ -70,8 +70,12 @@ pub struct Message {
 }
 
 fn config(number: u8) -> Config {
-    let candidate =
-        Candidate { identity: "one".to_owned(), instance: number.to_string(), address: None };
+    let candidate = Candidate {
+        identity: "one".to_owned(),
+        instance: number.to_string(),
+        address: None,
+        peer: None,
+    };
     Config {
         candidate: Arc::new(candidate),
         rules: Rules { longest_lease: None, missing_is_free: true },

@@ -6,8 +6,9 @@
 //!
 //! It uses up no bounds and adds no states.
 
+use super::bounds::Bounds;
 use super::peer::LEASE_DURATION;
-use super::world::{Bounds, Event, World};
+use super::world::{Event, World};
 
 /// The bound in ticks: an unknown lease runs out, a candidate that backed off returns, and three
 /// requests are answered; twice, since the first may find a break.

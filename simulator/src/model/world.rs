@@ -8,84 +8,10 @@ use tenure::election::Input;
 
 use tenure::lease::LeaseId;
 
+use super::bounds::{Bounds, Fault};
+use super::notice::Notified;
 use super::peer::{LEASE_DURATION, Peer};
 use super::store::{FIRST_TERM, Lease, Store};
-
-/// The kind of a fault.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fault {
-    /// A tick passes while a candidate's request, its answer, or its due turn waits.
-    Delay,
-    /// A request or its answer is lost, late or duplicated.
-    Failure,
-    /// A candidate is killed, and restarts.
-    Crash,
-    /// A candidate resigns, and restarts.
-    Resignation,
-    /// An operator breaks the lease, and it runs out.
-    Break,
-    /// An operator breaks the lease at once, behind the holder's back.
-    Seizure,
-    /// A candidate's lease clocks miss a tick.
-    Slip,
-}
-
-impl Fault {
-    pub const ALL: [Self; 7] = [
-        Self::Delay,
-        Self::Failure,
-        Self::Crash,
-        Self::Resignation,
-        Self::Break,
-        Self::Seizure,
-        Self::Slip,
-    ];
-}
-
-/// The bounds of a check. `None` is unbounded.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Bounds {
-    pub candidates: u8,
-    /// The number of leases that each candidate bids for.
-    pub bids: Option<u8>,
-    /// The number of faults of all kinds.
-    pub faults: Option<u8>,
-    /// The number of faults of each kind.
-    pub each: [Option<u8>; Fault::ALL.len()],
-}
-
-impl Bounds {
-    /// Returns bounds with this number of faults of any kind, and unbounded elections.
-    pub fn of_faults(candidates: u8, faults: u8) -> Self {
-        Self { candidates, bids: None, faults: Some(faults), each: Default::default() }
-    }
-
-    /// Limits the faults to these kinds.
-    pub fn only(mut self, kinds: &[Fault]) -> Self {
-        for fault in Fault::ALL {
-            if !kinds.contains(&fault) {
-                self.each[fault as usize] = Some(0);
-            }
-        }
-        self
-    }
-
-    /// Returns how many more faults of a kind are possible.
-    fn left(&self, fault: Fault) -> u8 {
-        let of = |left: Option<u8>| left.unwrap_or(u8::MAX);
-        of(self.faults).min(of(self.each[fault as usize]))
-    }
-
-    fn allow(&self, fault: Fault) -> bool {
-        self.left(fault) > 0
-    }
-
-    fn spend(&mut self, fault: Fault, times: u8) {
-        for left in [&mut self.faults, &mut self.each[fault as usize]].into_iter().flatten() {
-            *left -= times;
-        }
-    }
-}
 
 /// An event; the number is the candidate's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -116,6 +42,8 @@ pub enum Event {
     Break,
     /// An operator breaks the lease at once.
     Seize,
+    /// A notice of the leader's stream arrives, true or not.
+    Notice { who: u8, notice: Notified },
 }
 
 /// A state of the world.
@@ -223,6 +151,9 @@ impl World {
         if !peer.stopping && self.left.allow(Fault::Resignation) {
             events.push(Event::Resign(who));
         }
+        if self.left.notices > 0 {
+            events.extend(Notified::ALL.map(|notice| Event::Notice { who, notice }));
+        }
         let young = !peer.has_lease() && peer.wire.is_none();
         if self.left.allow(Fault::Crash) && !young {
             events.push(Event::Crash { who, late: false });
@@ -303,6 +234,11 @@ impl World {
                 self.left.spend(Fault::Seizure, 1);
                 self.seized.extend(self.store.holder());
                 self.store.lease = Lease::Free;
+            }
+            Event::Notice { who, notice } => {
+                self.left.notices -= 1;
+                let notice = notice.about(self.store.term);
+                self.peer_mut(who).turn(Input::Peer(notice));
             }
         }
         Some(())

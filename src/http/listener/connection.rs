@@ -17,12 +17,13 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::{Sleep, sleep};
 use tower_service::Service;
 
 use super::limits::{Activity, Connections, Slot, Streamed};
-use super::{Listener, Stream};
+use super::{Listener, Peer, Stream, Tls};
 
 /// How long a client may leave a response unread before its connection is closed.
 const WRITE_TIME: Duration = Duration::from_secs(10);
@@ -40,9 +41,21 @@ const AT_ONCE: u32 = 8;
 /// The time for each further answer to a client that does not wait.
 const PAUSE: Duration = Duration::from_millis(100);
 
+/// The streams of all kinds but plain TCP, which share the code that serves them: plain TCP has its
+/// own for speed.
+type Shared = Box<dyn SharedStream>;
+
+trait SharedStream: AsyncRead + AsyncWrite + Send + Unpin {}
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> SharedStream for T {}
+
 /// Marks a response whose body is a stream without end.
 #[derive(Clone, Copy)]
 pub(crate) struct Streaming;
+
+/// Marks a response whose body is a stream to a peer, which has a place of its own: its connection no
+/// longer counts among those of the listener, and ends with the stream.
+#[derive(Clone, Copy)]
+pub(crate) struct OwnPlace;
 
 /// A service at a listener.
 pub(crate) trait ConnectionService: Send + Sync + 'static {
@@ -70,15 +83,28 @@ pub(crate) async fn accept<T: ConnectionService>(
         match accepted {
             Ok(stream) => {
                 failing = false;
-                if let Some(slot) = connections.take(stream.peer()).await {
-                    let activity = Arc::clone(&slot.activity);
-                    let (service, router) = (Arc::clone(&service), service.router(&stream));
-                    let task = match stream {
-                        Stream::Tcp(it) => tasks.spawn(serve(it, slot, service, router)),
-                        Stream::Unix(it) => tasks.spawn(serve(it, slot, service, router)),
-                    };
-                    activity.is_of(task);
-                }
+                let Some(slot) = connections.take(stream.peer()).await else { continue };
+                let activity = Arc::clone(&slot.activity);
+                let (service, router) = (Arc::clone(&service), service.router(&stream));
+                let task = match (stream, listener.tls()) {
+                    (Stream::Tcp(it), None) => tasks.spawn(serve(it, slot, service, router)),
+                    (Stream::Tcp(it), Some(tls)) => {
+                        let Some(handshake) = tls.slot(activity.peer()).await else { continue };
+                        let begun = Arc::clone(&handshake.activity);
+                        let secured = secure(it, Arc::clone(tls), activity.peer(), handshake);
+                        let task = tasks.spawn(async move {
+                            if let Some(it) = secured.await {
+                                serve(it, slot, service, router).await;
+                            }
+                        });
+                        begun.is_of(task.clone());
+                        task
+                    }
+                    (Stream::Unix(it), _) => {
+                        tasks.spawn(serve(Box::new(it) as Shared, slot, service, router))
+                    }
+                };
+                activity.is_of(task);
             }
             Err(error) => {
                 // Most likely no file descriptor is left. The store needs them more than waiting
@@ -93,6 +119,12 @@ pub(crate) async fn accept<T: ConnectionService>(
     }
 }
 
+/// Performs the handshake of a connection.
+async fn secure(stream: TcpStream, tls: Arc<Tls>, peer: Peer, slot: Slot) -> Option<Shared> {
+    let stream = tls.handshake(stream, peer, slot).await?;
+    Some(Box::new(stream))
+}
+
 pub(super) async fn serve<S, T>(stream: S, slot: Slot, service: Arc<T>, router: Router)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -105,7 +137,7 @@ where
         tail: [0; 4],
         stalled: None,
     });
-    let connections = &slot.connections;
+    let (slot, connections) = (&slot, &slot.connections);
     let peer = slot.activity.peer();
     let answer = service_fn(|mut request: Request<Incoming>| {
         request.extensions_mut().insert(peer);
@@ -117,9 +149,13 @@ where
                 sleep(PAUSE).await;
             }
             let response = respond(request, service.as_ref(), router).await;
+            if response.extensions().get::<OwnPlace>().is_some() {
+                slot.vacate();
+                return Ok::<_, Infallible>(response);
+            }
             if response.extensions().get::<Streaming>().is_none() {
                 activity.answered(connections.tick());
-                return Ok::<_, Infallible>(response);
+                return Ok(response);
             }
             activity.streaming();
             // The body is dropped at its end, or at once for a HEAD request.
@@ -156,9 +192,10 @@ async fn respond<T: ConnectionService>(
             Err(never) => match never {},
         },
     };
+    let has_own_place = response.extensions().get::<OwnPlace>().is_some();
     let headers = response.headers_mut();
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    if body > 0 {
+    if body > 0 || has_own_place {
         // The body may not have been read to its end, so the next request could not be found.
         headers.insert(CONNECTION, HeaderValue::from_static("close"));
     }
@@ -243,10 +280,12 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(context)
+        let flushed = Pin::new(&mut self.stream).poll_flush(context);
+        self.bounded(context, flushed)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(context)
+        let closed = Pin::new(&mut self.stream).poll_shutdown(context);
+        self.bounded(context, closed)
     }
 }

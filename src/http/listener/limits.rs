@@ -100,7 +100,8 @@ pub(super) struct Slot {
     id: u64,
     pub(super) activity: Arc<Activity>,
     pub(super) connections: Connections,
-    _free: OwnedSemaphorePermit,
+    /// `None` once the connection no longer counts.
+    free: Mutex<Option<OwnedSemaphorePermit>>,
 }
 
 impl Connections {
@@ -130,7 +131,7 @@ impl Connections {
         let free = Arc::clone(&self.free).acquire_owned().await.ok()?;
         let id = self.tick();
         let activity = self.lock().insert(peer, id);
-        Some(Slot { id, activity, connections: self.clone(), _free: free })
+        Some(Slot { id, activity, connections: self.clone(), free: Mutex::new(Some(free)) })
     }
 
     /// Handles a connection that could not be accepted, most likely for want of a file descriptor:
@@ -236,6 +237,14 @@ impl Taken {
             activity.end();
         }
         ended.is_some()
+    }
+}
+
+impl Slot {
+    /// Makes the slot free for another connection, while this one goes on with a place elsewhere.
+    pub(super) fn vacate(&self) {
+        self.connections.lock().remove(self.id);
+        drop(self.free.lock().expect("nothing panics while the lock is held").take());
     }
 }
 

@@ -21,7 +21,7 @@ pub(super) enum Hosts {
 impl Hosts {
     /// Returns the hosts of a listener, given the names of the setting `allowed-hosts`.
     pub(super) fn of(listener: &Listener, allowed: &[String]) -> Self {
-        let Listener::Tcp(bound) = listener else { return Self::Any };
+        let Listener::Tcp(bound, _) = listener else { return Self::Any };
         let on_loopback = bound.local_addr().is_ok_and(|address| address.ip().is_loopback());
         if on_loopback || !allowed.is_empty() { Self::Named(allowed.to_vec()) } else { Self::Any }
     }

@@ -16,7 +16,7 @@ fn of_path(path: &str) -> Option<&'static [&'static str]> {
         "/leader" | "/active" | "/primary" => &["min_remaining"],
         "/watch" => &["index", "wait"],
         "/standby" | "/passive" | "/replica" => &[],
-        "/" | "/livez" | "/readyz" | "/status" | "/metrics" => &[],
+        "/" | "/livez" | "/readyz" | "/status" | "/peer" | "/metrics" => &[],
         _ => return None,
     })
 }

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use axum::Router;
-use axum::extract::{Query, Request, State as Shares};
+use axum::extract::{Extension, Query, Request, State as Shares};
 use axum::http::header::{ACCEPT, CONTENT_TYPE, VARY};
 use axum::http::{HeaderName, HeaderValue, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
@@ -16,6 +16,7 @@ use super::reply::{bad_duration, document};
 use super::{PATIENCE, Shared, watch};
 use crate::config::duration;
 use crate::election::Standing;
+use crate::http::listener::Peer;
 use crate::metrics;
 use crate::publish::page;
 use crate::status::{Judgement, Role};
@@ -29,6 +30,7 @@ Tenure, the status listener. GET or HEAD:
   /livez    200 while the election loop runs
   /status   the status document, JSON
   /watch    each change as a Server-Sent Event; ?index=N&wait=30s waits for the next change
+  /peer     the leader's stream for its standbys, with --peers
   /metrics  Prometheus metrics
   /         a page for people, in a browser
 ";
@@ -49,6 +51,7 @@ pub(super) fn router(shared: Arc<Shared>) -> Router {
         .route("/status", get(status))
         .route("/metrics", get(metrics_text))
         .route("/watch", get(watch::watch))
+        .route("/peer", get(peer))
         .fallback(|| async { (StatusCode::NOT_FOUND, "no such path; / lists all paths\n") })
         .with_state(shared)
 }
@@ -131,6 +134,20 @@ async fn status(Shares(shared): Shares<Arc<Shared>>) -> Response {
     let mut response = ([(CONTENT_TYPE, "application/json")], json).into_response();
     head(&mut response, judgement);
     response
+}
+
+async fn peer(
+    Shares(shared): Shares<Arc<Shared>>,
+    Extension(peer): Extension<Peer>,
+    request: Request,
+) -> Response {
+    match &shared.app.peers {
+        Some(stream) => stream.answer(request.method(), request.headers(), peer),
+        None => {
+            let body = "peers are off on this instance; set --peers\n";
+            (StatusCode::NOT_FOUND, body).into_response()
+        }
+    }
 }
 
 async fn metrics_text(Shares(shared): Shares<Arc<Shared>>) -> Response {

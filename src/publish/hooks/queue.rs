@@ -313,6 +313,7 @@ mod tests {
             identity: name.to_owned(),
             instance: format!("{name}-1"),
             address: None,
+            peer: None,
         });
         Status { holder: Some(Holder { candidate, term }), ..status(Standing::Standby) }
     }

@@ -16,11 +16,17 @@ use crate::kube::KubeError;
 use crate::kube::objects::{EndpointSlice, Metadata, ObjectReference, Pod, Service};
 use crate::status::Role;
 use futures::future::OptionFuture;
-pub(super) use plan::{MANAGER, SERVICE, is_ready, ports};
-use plan::{Ours, Step};
+use ours::Ours;
+pub(super) use ours::{MANAGER, SERVICE, is_ready};
+use plan::Step;
+pub(super) use ports::ports;
 
+mod ours;
 mod plan;
+mod ports;
 mod survey;
+#[cfg(test)]
+mod tests;
 
 /// How often one reconciliation retries after a conflict.
 const ATTEMPTS: usize = 4;

@@ -260,6 +260,7 @@ fn bid() -> Bid {
             identity: "a b".into(),
             instance: "1".into(),
             address: Some("[::1]:80".into()),
+            peer: Some("http://[::1]:4040/peer".into()),
         }),
         lease_duration: Duration::from_secs(15),
         seen: Version(MISSING.into()),

@@ -13,10 +13,12 @@ const TERM: &str = "tenure_term";
 const IDENTITY: &str = "tenure_identity";
 const INSTANCE: &str = "tenure_instance";
 const ADDRESS: &str = "tenure_address";
+const PEER: &str = "tenure_peer";
 const NONCE: &str = "tenure_nonce";
 const SUCCESSOR: &str = "tenure_successor";
 const HOLD_OFF: &str = "tenure_hold_off_ms";
-pub(super) const OURS: [&str; 7] = [TERM, IDENTITY, INSTANCE, ADDRESS, NONCE, SUCCESSOR, HOLD_OFF];
+pub(super) const OURS: [&str; 8] =
+    [TERM, IDENTITY, INSTANCE, ADDRESS, PEER, NONCE, SUCCESSOR, HOLD_OFF];
 
 /// The metadata of a blob, by name in lower case.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -75,9 +77,10 @@ pub(super) fn read(headers: &Headers, blob: &str) -> Result<Record, Failure> {
             Some(value.parse::<Nonce>().map_err(|_| foreign(format!("its {NONCE} is invalid")))?)
         }
     };
-    let (identity, instance, address) = (text(IDENTITY)?, text(INSTANCE)?, text(ADDRESS)?);
+    let (identity, instance) = (text(IDENTITY)?, text(INSTANCE)?);
+    let (address, peer) = (text(ADDRESS)?, text(PEER)?);
     let holder = identity.map(|identity| {
-        Arc::new(Candidate { identity, instance: instance.unwrap_or_default(), address })
+        Arc::new(Candidate { identity, instance: instance.unwrap_or_default(), address, peer })
     });
     let successor = match (text(SUCCESSOR)?, number(HOLD_OFF)?) {
         (Some(identity), Some(hold_off)) => Successor::recorded(&identity, hold_off),
@@ -98,6 +101,9 @@ impl Metadata {
         put(INSTANCE, escape(&bid.candidate.instance));
         if let Some(address) = bid.candidate.address.as_deref().filter(|it| !it.is_empty()) {
             put(ADDRESS, escape(address));
+        }
+        if let Some(peer) = bid.candidate.peer.as_deref().filter(|it| !it.is_empty()) {
+            put(PEER, escape(peer));
         }
         put(NONCE, bid.nonce.to_string());
         fields
@@ -174,11 +180,11 @@ mod tests {
         failure.message.into_owned()
     }
 
-    fn bid(identity: String, address: Option<String>) -> Bid {
+    fn bid(identity: String, address: Option<String>, peer: Option<String>) -> Bid {
         Bid {
             lease: LeaseId::from_random(1),
             nonce: Nonce(0xfeed),
-            candidate: Arc::new(Candidate { identity, instance: "01J".to_owned(), address }),
+            candidate: Arc::new(Candidate { identity, instance: "01J".to_owned(), address, peer }),
             lease_duration: Duration::from_secs(15),
             seen: Version("".into()),
         }
@@ -240,11 +246,14 @@ mod tests {
         let found = metadata(&headers(&[
             ("x-ms-meta-Team", "blue"),
             ("x-ms-meta-tenure_address", "old:1"),
+            ("x-ms-meta-tenure_peer", "http://10.0.0.1:1/peer"),
             ("etag", "x"),
         ]));
-        let written = found.write_term(&bid("a".to_owned(), None), 3);
+        let written = found.write_term(&bid("a".to_owned(), None, None), 3);
         assert_eq!(written.get("team").map(String::as_str), Some("blue"));
-        assert!(!written.contains_key(ADDRESS), "the address was the last holder's");
+        for name in [ADDRESS, PEER] {
+            assert!(!written.contains_key(name), "{name} was the last holder's");
+        }
     }
 
     proptest! {
@@ -252,9 +261,10 @@ mod tests {
         fn a_record_comes_back_as_it_was_written(
             identity in "[ -~]{1,128}",
             address in proptest::option::of("\\PC{1,40}"),
+            peer in proptest::option::of("\\PC{1,40}"),
             term: u64,
         ) {
-            let bid = bid(identity, address);
+            let bid = bid(identity, address, peer);
             let written = Metadata::default().write_term(&bid, term);
             for value in written.values() {
                 prop_assert!(value.bytes().all(|b| b.is_ascii_graphic()), "{}", value);

@@ -83,7 +83,7 @@ fn settings(message: &'static str) -> Failure {
 }
 
 fn tls_settings(wanted: bool) -> Result<rustls::ClientConfig, Failure> {
-    client::tls_settings(wanted).map_err(|_| settings("failed to set up TLS"))
+    crate::tls::system_client(wanted).map_err(|_| settings("failed to set up TLS"))
 }
 
 #[derive(Debug)]

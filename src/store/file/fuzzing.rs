@@ -74,6 +74,7 @@ fn bid() -> Bid {
             identity: "a".into(),
             instance: "1".into(),
             address: None,
+            peer: None,
         }),
         lease_duration: Duration::from_secs(15),
         seen: Version("0".into()),

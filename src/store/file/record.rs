@@ -42,6 +42,9 @@ struct StoredHolder {
     identity: String,
     instance: String,
     address: Option<String>,
+    /// Omitted if there is none, as in records of versions without peers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    peer: Option<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -131,6 +134,7 @@ impl Stored {
                     identity: holder.identity.clone(),
                     instance: holder.instance.clone(),
                     address: holder.address.clone(),
+                    peer: holder.peer.clone(),
                 })
             }),
             nonce: self.nonce.as_deref().and_then(|nonce| nonce.parse().ok()),
@@ -236,6 +240,7 @@ impl Stored {
             identity: bid.candidate.identity.clone(),
             instance: bid.candidate.instance.clone(),
             address: bid.candidate.address.clone(),
+            peer: bid.candidate.peer.clone(),
         });
         self.successor = None;
         Some(term)
@@ -275,6 +280,7 @@ mod tests {
                 identity: "a".into(),
                 instance: "1".into(),
                 address: Some("[::1]:80".into()),
+                peer: Some("http://[::1]:4040/peer".into()),
             }),
             lease_duration: Duration::from_secs(15),
             seen: Version("0".into()),

@@ -72,8 +72,12 @@ fn taken(found: &Lease) {
 }
 
 fn bid() -> Bid {
-    let candidate =
-        Candidate { identity: "a".into(), instance: "1".into(), address: Some("[::1]:80".into()) };
+    let candidate = Candidate {
+        identity: "a".into(),
+        instance: "1".into(),
+        address: Some("[::1]:80".into()),
+        peer: None,
+    };
     Bid {
         lease: LeaseId::from_random(7),
         nonce: Nonce(7),

@@ -25,6 +25,7 @@ const NONCE: &str = "tenure.dev/nonce";
 const HOLDER: &str = "tenure.dev/holder";
 const INSTANCE: &str = "tenure.dev/instance";
 const ADDRESS: &str = "tenure.dev/address";
+const PEER: &str = "tenure.dev/peer";
 const SUCCESSOR: &str = "tenure.dev/successor";
 const HOLD_OFF: &str = "tenure.dev/hold-off-ms";
 
@@ -186,7 +187,7 @@ pub(super) fn read(lease: &Lease, place: &str) -> Result<Record, Failure> {
     let text = |name: &str| annotations.get(name).cloned();
     let holder = text(HOLDER).map(|identity| {
         let instance = text(INSTANCE).unwrap_or_default();
-        Arc::new(Candidate { identity, instance, address: text(ADDRESS) })
+        Arc::new(Candidate { identity, instance, address: text(ADDRESS), peer: text(PEER) })
     });
     let successor = match (annotations.get(SUCCESSOR), number(HOLD_OFF)?) {
         (Some(identity), Some(hold_off)) => Successor::recorded(identity, hold_off),
@@ -252,7 +253,7 @@ pub(super) fn renew(lease: &mut Lease, bid: &Bid, now: OffsetDateTime) {
 /// Replaces the record of an earlier leadership with that of a bid.
 pub(super) fn write_term(lease: &mut Lease, bid: &Bid, term: u64) {
     let annotations = &mut lease.metadata.annotations;
-    for name in [HOLDER, INSTANCE, ADDRESS, SUCCESSOR, HOLD_OFF] {
+    for name in [HOLDER, INSTANCE, ADDRESS, PEER, SUCCESSOR, HOLD_OFF] {
         annotations.remove(name);
     }
     let mut put = |name: &str, value: String| annotations.insert(name.to_owned(), value);
@@ -261,6 +262,9 @@ pub(super) fn write_term(lease: &mut Lease, bid: &Bid, term: u64) {
     put(INSTANCE, bid.candidate.instance.clone());
     if let Some(address) = bid.candidate.address.clone().filter(|it| !it.is_empty()) {
         put(ADDRESS, address);
+    }
+    if let Some(peer) = bid.candidate.peer.clone().filter(|it| !it.is_empty()) {
+        put(PEER, peer);
     }
     put_term(lease, term);
 }

@@ -3,18 +3,24 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
-use tenure::config::Listen;
+use tenure::config::{self, Environment, Flags, Listen, Verb};
+use tenure::driver::Control;
 use tenure::election::Status;
 use tenure::metrics::Metrics;
+use tenure::peers::{PeerStream, Peers};
 use tenure::publish::api::{App, bind, serve};
 use tenure::status::Heartbeat;
+use tenure::tls::{ServerFiles, ServerTls};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
-use tokio::net::{TcpStream, UnixStream};
+use tokio::net::{TcpSocket, TcpStream, UnixStream};
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::rustls::ClientConfig;
 
 use crate::http::status::{Feed, about, now};
 
@@ -30,6 +36,8 @@ pub struct Server {
     _directory: tempfile::TempDir,
     end: Option<oneshot::Sender<()>>,
     tasks: JoinSet<()>,
+    /// The connections to peers, and what stands for the driver.
+    _beside: JoinSet<()>,
 }
 
 impl Server {
@@ -38,22 +46,50 @@ impl Server {
     }
 
     pub async fn with_places(feed: Feed, max_connections: usize) -> Self {
+        Self::start_with(feed, max_connections, None, false).await
+    }
+
+    /// Starts it with TLS on its port.
+    pub async fn with_tls(feed: Feed, max_connections: usize, files: &ServerFiles) -> Self {
+        let tls = ServerTls::load(files).expect("good files");
+        Self::start_with(feed, max_connections, Some(&tls), false).await
+    }
+
+    /// Starts the listener of a candidate with peers.
+    pub async fn with_peers(feed: Feed, max_connections: usize) -> Self {
+        Self::start_with(feed, max_connections, None, true).await
+    }
+
+    async fn start_with(
+        feed: Feed,
+        max_connections: usize,
+        tls: Option<&ServerTls>,
+        has_peers: bool,
+    ) -> Self {
         let directory = tempfile::tempdir().expect("a directory can be made");
         let socket = directory.path().join("status.sock");
         let port = Listen::Tcp("127.0.0.1:0".parse().expect("an address"));
         let tcp = bind(&port).await.expect("a free port");
+        let tcp = match tls {
+            Some(tls) => tcp.with_tls(tls),
+            None => tcp,
+        };
         let unix = bind(&Listen::Unix(socket.clone())).await.expect("a socket");
         let heartbeat = Heartbeat::default();
+        let metrics = Metrics::new(&about(), false);
+        let mut beside = JoinSet::new();
+        let peers = has_peers.then(|| connect(&feed, &metrics, &mut beside));
         let app = App {
             about: about(),
             published: feed.subscribe(),
-            metrics: Metrics::new(&about(), false),
+            metrics,
             dropped_lines: Box::new(|| 3),
             heartbeat: heartbeat.clone(),
             now,
             max_connections,
             max_connections_per_peer: max_connections,
             allowed_hosts: Vec::new(),
+            peers,
             fits: std::convert::identity,
         };
         let address = tcp.address().parse().expect("it prints its address");
@@ -63,7 +99,16 @@ impl Server {
             ended.await.expect("the server was stopped before");
         }));
         let (feed, end) = (Some(feed), Some(end));
-        Self { feed, heartbeat, address, socket, _directory: directory, end, tasks }
+        Self {
+            feed,
+            heartbeat,
+            address,
+            socket,
+            _directory: directory,
+            end,
+            tasks,
+            _beside: beside,
+        }
     }
 
     /// Publishes a last status and ends the driver, and with it the listener, which is notified
@@ -87,6 +132,15 @@ impl Server {
         Client::of(TcpStream::connect(self.address).await.expect("it listens"))
     }
 
+    /// Connects with TLS, to the certificate's name `localhost`. Little that is not read is buffered.
+    pub async fn connect_tls(&self, settings: Arc<ClientConfig>) -> std::io::Result<Client> {
+        let socket = TcpSocket::new_v4()?;
+        socket.set_recv_buffer_size(16 * 1_024)?;
+        let stream = socket.connect(self.address).await?;
+        let name = "localhost".try_into().expect("a name");
+        Ok(Client::of(TlsConnector::from(settings).connect(name, stream).await?))
+    }
+
     pub async fn connect_unix(&self) -> Client {
         Client::of(UnixStream::connect(&self.socket).await.expect("it listens"))
     }
@@ -108,6 +162,27 @@ impl Server {
     pub async fn code(&self, path: &str) -> u16 {
         self.get(path).await.code
     }
+}
+
+/// Connects the candidate to peers, as one with the default settings; a queue stands for its driver.
+fn connect(feed: &Feed, metrics: &Metrics, beside: &mut JoinSet<()>) -> PeerStream {
+    let given = [
+        ("store", "memory:"),
+        ("election", "orders"),
+        ("peers", "on"),
+        ("peer-address", "127.0.0.1:1"),
+    ];
+    let flags = given.map(|(name, value)| (name, vec![value.to_owned()]));
+    let environment = Environment::of::<&str, &str>([]);
+    let loaded = config::load(&Flags::from(flags), &environment, Verb::Run);
+    let settings = loaded.expect("valid settings").settings;
+    let (control, mut inbox) = Control::new();
+    let peers = Peers::new(&settings, &about(), &feed.subscribe(), (&control, metrics), now);
+    let peers = peers.expect("a client").expect("peers are on");
+    let stream = peers.stream();
+    beside.spawn(peers.run());
+    beside.spawn(async move { while inbox.recv().await.is_some() {} });
+    stream
 }
 
 /// TCP and unix streams.
@@ -186,6 +261,27 @@ impl Client {
         let data =
             text.lines().find_map(|line| line.strip_prefix("data: ")).expect("an event's data");
         Some(serde_json::from_str(data).expect("an event is a status document"))
+    }
+
+    /// Asks for the leader's stream as a candidate with this identity and these headers, and reads the
+    /// head of the answer.
+    pub async fn follow(&mut self, identity: &str, headers: &str) -> Answer {
+        let request = format!(
+            "GET /peer HTTP/1.1\r\nHost: localhost\r\nTenure-Election: orders\r\nTenure-Identity: \
+             {identity}\r\nTenure-Instance: {identity}-1\r\nTenure-State: standby\r\n\
+             Tenure-Priority: 50\r\n{headers}\r\n"
+        );
+        self.send(request).await;
+        self.answer("GET").await
+    }
+
+    /// Returns the kind and the data of the next event of a leader's stream; `None` at the end.
+    pub async fn peer_event(&mut self) -> Option<(String, Value)> {
+        let text = self.until(b"\n\n").await?;
+        let kind = text.lines().find_map(|line| line.strip_prefix("event: "));
+        let data: String = text.lines().filter_map(|line| line.strip_prefix("data: ")).collect();
+        let kind = kind.unwrap_or_else(|| panic!("no event: {text}")).to_owned();
+        Some((kind, serde_json::from_str(&data).expect("data are JSON")))
     }
 
     /// Waits until the event stream has ended, by its last chunk or with the connection.

@@ -9,7 +9,7 @@ use std::time::Duration;
 use tenure::clock::Moment;
 use tenure::election::{Belief, Holder, Standing, Status, StoreHealth};
 use tenure::lease::{Candidate, Cause, Failure, StoreError};
-use tenure::status::{About, Past, Published};
+use tenure::status::{About, CandidateEntry, CandidateTable, Past, Published};
 use tokio::sync::watch;
 
 /// The first readings: boot and raw with different totals, and a date in 2026.
@@ -83,6 +83,7 @@ pub fn holder(name: &str, address: Option<&str>, term: u64) -> Option<Holder> {
         identity: name.to_owned(),
         instance: format!("{name}-1"),
         address: address.map(str::to_owned),
+        peer: None,
     };
     Some(Holder { candidate: Arc::new(candidate), term })
 }
@@ -96,6 +97,27 @@ pub fn failing(failures: u32, words: &str) -> StoreHealth {
         last_failure: Some(Arc::new(StoreError::Unknown(failure))),
         failing_writes: None,
     }
+}
+
+/// Returns a candidate that is connected to the leader, with identity `name`.
+pub fn candidate(name: &str, state: &str) -> CandidateEntry {
+    CandidateEntry {
+        identity: name.to_owned(),
+        instance: format!("{name}-1"),
+        address: None,
+        zone: None,
+        priority: 50,
+        state: state.to_owned(),
+        failing: None,
+        connected: true,
+        contact_ms_ago: 0,
+        heir: false,
+    }
+}
+
+/// Returns a table of candidates that was received now, of a stream that is open.
+pub fn table(candidates: impl Into<Arc<[CandidateEntry]>>) -> CandidateTable {
+    CandidateTable { at: now(), is_current: true, candidates: candidates.into() }
 }
 
 /// Publishes statuses instead of the driver.
@@ -131,6 +153,15 @@ impl Feed {
     /// Publishes the last results of probes, or the route.
     pub fn record(&self, record: impl FnOnce(&mut Published)) {
         self.0.send_modify(record);
+    }
+
+    /// Publishes a change of the candidates.
+    pub fn report_candidates(&self, table: CandidateTable) {
+        self.0.send_modify(|last| {
+            last.candidates = Some(table);
+            last.index += 1;
+            last.sequence += 1;
+        });
     }
 
     /// Publishes past transitions, newest first.

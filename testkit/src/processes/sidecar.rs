@@ -16,6 +16,8 @@ struct State {
     /// Its identity and instance; `web-1` if empty.
     name: String,
     index: u64,
+    /// Its candidates as JSON; none if empty.
+    candidates: String,
     /// The delay of `/status`.
     delay: Duration,
     /// Whether a long poll ends before a change.
@@ -94,6 +96,11 @@ impl Sidecar {
         self.report("passive", "standby", None, 0);
     }
 
+    /// Adds an array of candidates to each status from the next on.
+    pub fn report_candidates(&self, candidates: &str) {
+        self.shared.lock().candidates = candidates.to_owned();
+    }
+
     /// Changes the status.
     pub fn report(&self, role: &str, state: &str, term: Option<u64>, valid_for_ms: u64) {
         let mut it = self.shared.lock();
@@ -103,8 +110,12 @@ impl Sidecar {
             "" => ("web-1", "01J"),
             name => (name, name),
         };
+        let candidates = match it.candidates.as_str() {
+            "" => String::new(),
+            all => format!(r#","candidates":{}"#, all.replace('\n', "")),
+        };
         it.document = format!(
-            r#"{{"election":"orders","identity":"{identity}","instance":"{instance}","state":"{state}","role":"{role}","term":{term},"valid_for_ms":{valid_for_ms},"valid_until_boottime_ns":0,"boot_id":"b","since":"2026-11-20T09:00:00Z","index":{index},"holder":{{"identity":"web-1","address":"10.0.3.7:8080","term":42}},"store":{{"kind":"azure","last_success_ms_ago":412,"failures":0,"last_error":null}},"version":"0.1.0"}}"#,
+            r#"{{"election":"orders","identity":"{identity}","instance":"{instance}","state":"{state}","role":"{role}","term":{term},"valid_for_ms":{valid_for_ms},"valid_until_boottime_ns":0,"boot_id":"b","since":"2026-11-20T09:00:00Z","index":{index},"holder":{{"identity":"web-1","address":"10.0.3.7:8080","term":42}},"store":{{"kind":"azure","last_success_ms_ago":412,"failures":0,"last_error":null}}{candidates},"version":"0.1.0"}}"#,
             index = it.index,
         );
         self.shared.0.1.notify_all();

@@ -227,7 +227,8 @@ impl Client {
         // Some have the same name, as two instances of one service.
         let identity = format!("candidate {} (100 %)", rng.usize(..=index));
         let address = rng.bool().then(|| "[::1]:80".to_owned());
-        let candidate = Candidate { identity, instance: format!("client-{index}"), address };
+        let candidate =
+            Candidate { identity, instance: format!("client-{index}"), address, peer: None };
         Self {
             index,
             rng,

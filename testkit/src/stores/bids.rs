@@ -29,6 +29,7 @@ pub fn bid_as(identity: &str, number: u128) -> Bid {
             identity: identity.to_owned(),
             instance: format!("instance-{number}"),
             address: Some("[::1]:80".to_owned()),
+            peer: None,
         }),
         lease_duration: Duration::from_secs(15),
         seen: Version("missing".into()),

@@ -92,6 +92,7 @@ impl Contender {
             identity: identity.to_owned(),
             instance: format!("instance-{}", draw()),
             address: Some("[::1]:8080".to_owned()),
+            peer: Some("http://[::1]:4040/peer".to_owned()),
         });
         let lease = LeaseId::from_random(draw());
         let lease_duration = H::LEASE;
@@ -324,6 +325,7 @@ macro_rules! conformance {
             no_term_is_written_without_the_lease,
             no_term_is_written_under_a_lease_that_ran_out,
             the_record_names_its_holder,
+            the_record_keeps_nothing_of_the_last_holder,
             a_renewal_keeps_the_record,
             of_many_bids_at_once_exactly_one_is_granted,
             a_dropped_call_does_no_harm,

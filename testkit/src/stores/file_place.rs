@@ -34,6 +34,7 @@ pub fn bid(seen: Version, lease_duration: Duration) -> Bid {
             identity: "a".to_owned(),
             instance: std::process::id().to_string(),
             address: None,
+            peer: None,
         }),
         lease_duration,
         seen,

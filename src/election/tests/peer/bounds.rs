@@ -35,6 +35,19 @@ fn no_forged_notice_makes_a_bid_or_overflows() {
 }
 
 #[test]
+fn the_term_of_a_notice_is_not_taken_for_a_recorded_one() {
+    for forged in [holding(u64::MAX), released(u64::MAX, false)] {
+        let mut bench = Bench::standby();
+        bench.notify(forged);
+        assert_eq!(bench.notify(holding(8)), PeerOutcome::Applied, "it hides no true notice");
+        bench.notify(PeerNotice::Lost);
+        bench.notices.clear();
+        bench.answer(Ok(held(Some(8))));
+        assert_eq!(bench.notices, [], "the record has not gone back");
+    }
+}
+
+#[test]
 fn a_forged_holding_never_puts_a_read_off_beyond_the_slow_period() {
     let largest = Duration::MAX;
     let forged = PeerNotice::Holding { term: 8, sent_ago: largest, lease: largest, next: largest };

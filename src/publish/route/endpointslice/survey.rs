@@ -1,7 +1,7 @@
 //! Surveys the endpoints of the Service beyond this instance's own: those in other slices, which
 //! are reported, and those of pods that are gone, which an instance that does not lead removes.
 
-use super::plan::SERVICE;
+use super::ours::SERVICE;
 use super::{Slice, Target};
 use crate::kube::KubeError;
 use crate::kube::objects::EndpointSlice;

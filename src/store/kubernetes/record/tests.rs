@@ -17,6 +17,7 @@ fn bid(nonce: u128) -> Bid {
             identity: "orders-1".to_owned(),
             instance: "01J".to_owned(),
             address: Some("10.0.3.7:8080".to_owned()),
+            peer: Some("http://10.0.3.7:4040/peer".to_owned()),
         }),
         lease_duration: Duration::from_secs(15),
         seen: Version(Arc::from(MISSING)),
@@ -236,12 +237,14 @@ proptest! {
     fn a_record_comes_back_as_it_was_written(
         identity in "[ -~]{1,128}",
         address in proptest::option::of("\\PC{1,40}"),
+        peer in proptest::option::of("\\PC{1,40}"),
         term in 1..TERM_LIMIT - 1,
         millis in 0_u64..=3_600_000,
     ) {
         let mut bid = bid(1);
         let instance = "01J".to_owned();
-        bid.candidate = Arc::new(Candidate { identity: identity.clone(), instance, address });
+        let identity_of = identity.clone();
+        bid.candidate = Arc::new(Candidate { identity: identity_of, instance, address, peer });
         let successor = Successor { identity, hold_off: Duration::from_millis(millis) };
         let mut lease = taken_anew("shop", "orders", &bid, at(0));
         write_term(&mut lease, &bid, term);

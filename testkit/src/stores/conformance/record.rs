@@ -1,6 +1,8 @@
 //! Conformance tests for the record: its term and holder, its creation, its loss, and foreign content.
 
-use tenure::lease::{Record, StoreError};
+use std::sync::Arc;
+
+use tenure::lease::{Candidate, Record, StoreError};
 use tenure::store::Verdict;
 
 use super::{Contender, Harness, assert_refused, definite, read};
@@ -51,6 +53,18 @@ pub async fn the_record_names_its_holder<H: Harness>(lock: H) {
     assert_eq!(record.term, Some(term));
     assert_eq!(record.nonce, Some(a.bid.nonce));
     assert_eq!(record.holder.as_deref(), Some(&*a.bid.candidate));
+}
+
+pub async fn the_record_keeps_nothing_of_the_last_holder<H: Harness>(lock: H) {
+    let a = Contender::holder(&lock, "a").await;
+    a.write_term(3).await.expect("a term");
+    a.release().await.expect("released");
+    let mut b = Contender::new(&lock, "b").await;
+    let alone = Candidate { address: None, peer: None, ..Candidate::clone(&b.bid.candidate) };
+    b.bid.candidate = Arc::new(alone);
+    b.acquire().await.expect("granted");
+    b.write_term(0).await.expect("a term");
+    assert_eq!(b.read().await.record.holder, Some(b.bid.candidate));
 }
 
 pub async fn a_renewal_keeps_the_record<H: Harness>(lock: H) {

@@ -1,0 +1,202 @@
+//! The streams between candidates, in real processes with a proxy before each: cut, delayed and
+//! replayed. A recorder checks that no two lead, whatever the streams say.
+
+use testkit::faults::peer_proxy;
+use testkit::ports::free_port;
+use testkit::processes::{cluster, process};
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::time::Duration;
+
+use cluster::{Cluster, LONGEST, PATIENCE, STEADY, Timings, logs};
+use peer_proxy::PeerProxy;
+use process::{Process, until};
+use rustix::process::Signal;
+use serde_json::Value;
+
+/// A candidate finds out of a release by itself only after this time, on average.
+const RARELY: Timings = Timings { retry_period: Duration::from_secs(20), ..LONGEST };
+
+/// Starts candidates with peers; what the others hear from each passes its proxy.
+fn start(cluster: &mut Cluster, names: &[&str]) -> Vec<PeerProxy> {
+    names.iter().map(|name| join(cluster, name)).collect()
+}
+
+fn join(cluster: &mut Cluster, name: &str) -> PeerProxy {
+    let (proxy, arguments) = peer();
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    cluster.join(name, &arguments, &[]);
+    proxy
+}
+
+/// Returns the proxy of a candidate, and the arguments with which it listens behind it.
+fn peer() -> (PeerProxy, [String; 6]) {
+    let [own, shown] = [(); 2].map(|()| SocketAddr::from((Ipv4Addr::LOCALHOST, free_port())));
+    let arguments = ["--peers", "--listen", &own.to_string(), "--peer-address", &shown.to_string()];
+    let [peers, listen, own_text, address, shown_text] = arguments.map(str::to_owned);
+    let level = "--log-level=debug".to_owned();
+    (PeerProxy::start(shown, own), [peers, listen, own_text, address, shown_text, level])
+}
+
+/// Returns the value of a series whose name and labels contain all of these texts; 0 without one.
+fn metric(process: &Process, texts: &[&str]) -> f64 {
+    let text = process.get("/metrics").map_or(String::new(), |(_, body)| body);
+    let is = |line: &&str| texts.iter().all(|it| line.contains(it)) && !line.starts_with('#');
+    let value = text.lines().find(is).and_then(|line| line.rsplit(' ').next()?.parse().ok());
+    value.unwrap_or_default()
+}
+
+fn notices(process: &Process, kind: &str, outcome: &str) -> f64 {
+    let (kind, outcome) = (format!("kind=\"{kind}\""), format!("outcome=\"{outcome}\""));
+    metric(process, &["tenure_peer_notices_total", &kind, &outcome])
+}
+
+/// Waits until a leader has this many standbys connected.
+fn connected(leader: &Process, standbys: usize) {
+    until(PATIENCE, &format!("{} has {standbys} connected", leader.name), || {
+        let open = metric(leader, &["tenure_peer_connections{"]);
+        (open > standbys as f64 - 0.5 && open < standbys as f64 + 0.5).then_some(())
+    });
+}
+
+/// Returns the messages and states of a log, in order.
+fn lines(process: &Process) -> Vec<Value> {
+    process.log().lines().filter_map(|it| serde_json::from_str(it).ok()).collect()
+}
+
+#[test]
+fn a_release_is_notified_and_the_next_in_line_bids() {
+    // A blob notifies nobody.
+    let mut cluster = Cluster { timings: RARELY, ..Cluster::behind_proxies("peers") };
+    let endpoint = cluster.endpoint().to_string();
+    let mut proxies = Vec::new();
+    for index in 0..3 {
+        let (proxy, more) = peer();
+        proxies.push(proxy);
+        cluster.add_by(&endpoint, |name, arguments| {
+            let more = more.iter().map(String::as_str);
+            Process::run(name, &arguments.iter().copied().chain(more).collect::<Vec<_>>(), &[])
+        });
+        if index == 0 {
+            cluster.leads(0, PATIENCE);
+        }
+    }
+    let leader = cluster.settle();
+    connected(&cluster.candidates[leader], 2);
+    cluster.releases(leader);
+    let mut stopped = cluster.candidates.remove(leader);
+    stopped.signal(Signal::TERM);
+    let next =
+        until(PATIENCE, "another leads", || cluster.candidates.iter().position(Process::is_leader));
+    assert!(stopped.wait(PATIENCE).success());
+    cluster.records(next);
+    let heir = &cluster.candidates[next];
+    assert!(notices(heir, "released", "applied") > 0.5, "{}", heir.log());
+    // The bid followed the notice, in which the leader named this candidate.
+    let lines = lines(heir);
+    let told = lines
+        .iter()
+        .position(|it| it["message"] == "the leader released the lease" && it["is_heir"] == true);
+    let acquired = lines.iter().position(|it| it["reason"] == "acquired");
+    assert!(told.is_some() && told < acquired, "{told:?} {acquired:?}: {}", heir.log());
+    let other = &cluster.candidates[1 - next];
+    until(PATIENCE, "the other was told too", || {
+        (notices(other, "released", "applied") > 0.5).then_some(())
+    });
+    assert!(
+        metric(other, &["op=\"acquire\"", "outcome=\"refused\""]) < 0.5,
+        "one bid for a handover"
+    );
+    // It follows the new leader.
+    connected(heir, 1);
+    cluster.verdict();
+}
+
+#[test]
+fn candidates_that_are_cut_off_from_each_other_go_on_by_the_store() {
+    let mut cluster = Cluster::empty(STEADY);
+    let proxies = start(&mut cluster, &["a", "b", "c"]);
+    let leader = cluster.settle();
+    connected(&cluster.candidates[leader], 2);
+    proxies.iter().for_each(|it| it.cut(true));
+    for standby in (0..3).filter(|it| *it != leader) {
+        let standby = &cluster.candidates[standby];
+        until(PATIENCE, "the loss was noticed", || {
+            (notices(standby, "lost", "applied") > 0.5).then_some(())
+        });
+    }
+    cluster.releases(leader);
+    cluster.candidates[leader].signal(Signal::TERM);
+    let mut stopped = cluster.candidates.remove(leader);
+    assert!(stopped.wait(PATIENCE).success());
+    let next = cluster.settle();
+    logs(&cluster.candidates[1 - next], "cannot connect to the leader");
+    proxies.iter().for_each(|it| it.cut(false));
+    connected(&cluster.candidates[next], 1);
+    cluster.verdict();
+}
+
+#[test]
+fn a_stream_that_is_late_moves_reads_and_nothing_else() {
+    let mut cluster = Cluster::empty(STEADY);
+    let mut proxies = start(&mut cluster, &["a", "b", "c"]);
+    let mut led = 0;
+    while led < 3 {
+        let leader = cluster.settle();
+        // Longer than a leader may be silent, and shorter.
+        let delay = Duration::from_millis([2_500, 700, 1_200][led]);
+        proxies.iter().for_each(|it| it.delay(delay));
+        if led == 1 {
+            cluster.releases(leader);
+            cluster.candidates[leader].signal(Signal::TERM);
+        } else {
+            cluster.candidates[leader].kill();
+        }
+        let mut gone = cluster.candidates.remove(leader);
+        gone.wait(PATIENCE);
+        until(PATIENCE, "another leads", || cluster.candidates.iter().position(Process::is_leader));
+        led += 1;
+        if led < 3 {
+            proxies.push(join(&mut cluster, &format!("d{led}")));
+        }
+    }
+    cluster.verdict();
+}
+
+#[test]
+fn notices_that_are_replayed_are_ignored() {
+    let mut cluster = Cluster::empty(STEADY);
+    let mut proxies = start(&mut cluster, &["a"]);
+    cluster.settle();
+    for name in ["b", "c"] {
+        proxies.push(join(&mut cluster, name));
+    }
+    cluster.settle();
+    connected(&cluster.candidates[0], 2);
+    cluster.releases(0);
+    let mut stopped = cluster.candidates.remove(0);
+    stopped.signal(Signal::TERM);
+    assert!(stopped.wait(PATIENCE).success());
+    let leader = cluster.settle();
+    let released = until(PATIENCE, "the release was sent", || proxies[0].last("released"));
+    let holding = proxies[0].last("holding").expect("it was renewed");
+    let (term, standby) = (cluster.term(leader), &cluster.candidates[1 - leader]);
+    connected(&cluster.candidates[leader], 1);
+    until(PATIENCE, "the old notices were ignored", || {
+        for event in [&released, &holding] {
+            proxies[1 + leader].send(event);
+        }
+        let ignored = |kind| notices(standby, kind, "old-term");
+        (ignored("released") > 0.5 && ignored("holding") > 0.5).then_some(())
+    });
+    // A forged release of the present leadership costs a read, and frees nothing.
+    let forged = format!("event: released\ndata: {{\"term\":{term},\"heir\":null}}\n\n");
+    until(PATIENCE, "the forged notice was applied", || {
+        proxies[1 + leader].send(&forged);
+        (notices(standby, "released", "applied") > 1.5).then_some(())
+    });
+    std::thread::sleep(2 * STEADY.retry_period);
+    assert_eq!(cluster.settle(), leader);
+    assert_eq!(cluster.term(leader), term, "the same leadership goes on");
+    cluster.verdict();
+}
