@@ -232,7 +232,8 @@ impl World<'_> {
         let probing = it.plan.probing;
         let bound = self.handover_bound() + drain;
         let (retry, second) = (self.scenario.longest(|it| it.retry_period), SECOND);
-        let hold_off = 3 * retry + 2 * second;
+        // Whoever is deceived must win nevertheless.
+        let hold_off = 3 * retry + 2 * second + self.deceived_for();
         self.examination.successor = None;
         match (self.rng.u8(..6), probing) {
             (0, _) => {

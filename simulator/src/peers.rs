@@ -48,6 +48,8 @@ pub struct Subscription {
     arrives: Instant,
     /// Whether a release was notified, so that the end of the connection is no loss.
     released: bool,
+    /// Whether a notice is being handed in.
+    pub hears: bool,
     /// What the checker knows of its reads.
     pub log: ReadLog,
 }

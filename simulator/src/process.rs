@@ -345,13 +345,19 @@ impl Node {
     /// find nothing due, so they are combined into one; [`Self::nap`] is for disturbed clocks.
     pub fn arm(&mut self, wait: Duration, now: Instant, queue: &mut Queue) {
         let Some(process) = &mut self.process else { return };
-        process.timer += 1;
         if wait == Duration::MAX {
+            process.timer += 1;
             process.wakes_at = Instant::MAX;
             return;
         }
         // The granularity of timers is a millisecond.
         let at = now + self.clocks.timer(wait).max(1_000_000);
+        // A flood of notices would leave as many stale timers behind; to wake up early is harmless.
+        let is_pending = now < process.wakes_at && process.wakes_at <= at + 1_000;
+        if process.subscription.hears && is_pending {
+            return;
+        }
+        process.timer += 1;
         process.wakes_at = at;
         queue.plan(at, Event::Wake { node: self.index, stamp: process.timer });
     }

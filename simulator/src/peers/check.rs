@@ -131,10 +131,18 @@ impl World<'_> {
             let lately = it.disturbed_at.is_some_and(|at| self.now < at + 2 * SECOND);
             is_old && keeps_time && !lately && !is_due && !self.has_shells()
         });
+        self.set_hears(node, true);
         self.turn(node, Input::Peer(notice));
+        self.set_hears(node, false);
         if judged && self.reads_so_far(node) != reads {
             let say = || format!("candidate {node} reads because of a notice of an earlier term");
             self.checker.report(Kind::StaleNotice, self.now, say);
+        }
+    }
+
+    fn set_hears(&mut self, node: u8, hears: bool) {
+        if let Some(process) = &mut self.nodes[usize::from(node)].process {
+            process.subscription.hears = hears;
         }
     }
 

@@ -86,7 +86,7 @@ pub fn plan(scenario: &mut Scenario) {
     }
     let lease = scenario.longest(|it| it.lease_duration);
     let nodes = u8::try_from(scenario.nodes.len()).unwrap_or(u8::MAX);
-    let gap = log_span(&mut rng, 10 * SECOND, 4 * lease);
+    let gap = log_span(&mut rng, 20 * SECOND, 6 * lease);
     for (phase, end) in scenario.phases.clone().into_iter().enumerate() {
         let mut at = log_span(&mut rng, SECOND, gap);
         while at < end {
@@ -122,7 +122,7 @@ fn draw(rng: &mut Rng, nodes: u8, lease: Span, left: Span) -> Vec<Fault> {
         }),
         6 => {
             let every = log_span(rng, 10 * MILLI, lease / 4);
-            PeerFault::Replay { every: every.max(length / 100) }
+            PeerFault::Replay { every: every.max(length / 50) }
         }
         7..=8 => return vec![liar(rng, target, lease, left)],
         9 => {
@@ -143,10 +143,10 @@ fn liar(rng: &mut Rng, target: Target, lease: Span, left: Span) -> Fault {
     let lie = Lie::draw(rng);
     let stays = rng.u8(..3) == 0;
     let (every, length) = if stays {
-        (log_span(rng, 200 * MILLI, lease / 2), left + 1_200 * SECOND)
+        (log_span(rng, lease / 40, lease / 2), left + 1_200 * SECOND)
     } else {
         let every = log_span(rng, MILLI, lease / 2);
-        (every, log_span(rng, SECOND, lease * 4).min(every * 200))
+        (every, log_span(rng, SECOND, lease * 4).min(every * 100))
     };
     let kind = Kind::Peer(PeerFault::Liar { lie, every, stays });
     Fault { phase: 0, at: 0, length, target, kind }

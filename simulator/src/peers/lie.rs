@@ -131,7 +131,7 @@ impl World<'_> {
                 every
             }
             PeerFault::Liar { lie, every, .. } => {
-                let times = if lie == Lie::Flood { 30 } else { 1 };
+                let times = if lie == Lie::Flood { 12 } else { 1 };
                 self.each_listener(mask, |world, node| {
                     (0..times).for_each(|_| world.lie_to(node, lie));
                 });
