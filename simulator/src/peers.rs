@@ -457,6 +457,8 @@ impl World<'_> {
         let it = &mut self.nodes[usize::from(node)];
         let Some(process) = &mut it.process else { return };
         process.subscription.hear(&notice, self.now);
+        // The pace of the reads that follow may be that of the notices.
+        process.reads.2 = 0;
         self.hand_in(node, notice);
     }
 }

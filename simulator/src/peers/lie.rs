@@ -157,7 +157,6 @@ impl World<'_> {
     fn lie_to(&mut self, node: u8, lie: Lie) {
         let notice = lie.tell(&mut self.peers.rng, self.checker.highest);
         self.peers.lied_at = Some(self.now);
-        self.forget_pace(node);
         self.hear(node, notice);
     }
 
@@ -176,18 +175,10 @@ impl World<'_> {
             *old = term;
         }
         self.peers.lied_at = Some(self.now);
-        self.forget_pace(node);
         let life = self.nodes[usize::from(node)].life;
         let flight = Flight { to: node, life, stamp: None, notice };
         let at = self.now + self.peers.delay();
         self.plan_notice(at, flight);
-    }
-
-    /// The pace of the reads that follow may be that of the liar.
-    fn forget_pace(&mut self, node: u8) {
-        if let Some(process) = &mut self.nodes[usize::from(node)].process {
-            process.reads.2 = 0;
-        }
     }
 
     /// Returns for how long reads may still be put off by what was forged, for the bounds of the
