@@ -38,7 +38,8 @@ pub enum Kind {
     StaleProbeCounted,
     /// A candidate bid before its hold-off was over.
     HoldOffBroken,
-    /// A candidate bid or led while it was paused, unhealthy, or had processes of an earlier term.
+    /// A candidate bid or led while it was paused, unhealthy, about to be interrupted by maintenance,
+    /// or had processes of an earlier term.
     Ineligible,
     /// A leader counted its lease as lost, although the store had not refused it.
     LostUnrefused,

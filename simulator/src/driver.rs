@@ -108,6 +108,10 @@ impl World<'_> {
             let say = || format!("candidate {node} leads again in a term that it gave up");
             self.checker.report(checker::Kind::Revived, self.now, say);
         }
+        if leads && process.maintenance {
+            let say = || format!("candidate {node} leads, although maintenance is imminent");
+            self.checker.report(checker::Kind::Ineligible, self.now, say);
+        }
         let forgotten = process.jumped_at.is_some();
         if leads && was == is && forgotten {
             let say = || format!("candidate {node} leads, although its clocks jumped");

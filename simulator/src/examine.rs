@@ -182,6 +182,7 @@ impl World<'_> {
             }
             let awake = it.asleep_until <= self.now;
             self.set_health(index, Health::Healthy);
+            self.set_maintenance(index, false);
             self.remove_child(index as u8);
             self.resume(index);
             if awake {

@@ -105,6 +105,8 @@ pub enum Kind {
     TakeOut,
     /// The service is unhealthy, or alternates if `flaps`.
     Unhealthy { flaps: bool },
+    /// The cloud announces maintenance of the machine, and ends it.
+    Maintenance,
     /// The supervised process exits by itself, with the fault's length as hold-off.
     ChildEnds,
     /// Publishers take this long to publish passive.
@@ -174,7 +176,8 @@ pub fn draw(rng: &mut Rng, nodes: u8, lease: Span, faithful: bool) -> Fault {
             Kind::Transfer { to }
         }
         109..=112 => Kind::TakeOut,
-        113..=118 => Kind::Unhealthy { flaps: rng.u8(..3) == 0 },
+        113..=116 => Kind::Unhealthy { flaps: rng.u8(..3) == 0 },
+        117..=118 => Kind::Maintenance,
         119..=121 => Kind::ChildEnds,
         0..=13 => Kind::Weather(weather(rng, lease)),
         14..=15 => Kind::RenewalTrap,

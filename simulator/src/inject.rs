@@ -64,6 +64,11 @@ impl World<'_> {
                 });
                 self.last(index, mask, fault.length);
             }
+            Kind::Maintenance => {
+                self.each(mask, |world, node| world.set_maintenance(node, true));
+                self.last(index, mask, fault.length);
+                injected = true;
+            }
             Kind::ChildEnds => {
                 let hold_off = Some(fault.length);
                 self.each(mask, |world, node| {
@@ -102,6 +107,7 @@ impl World<'_> {
             Kind::Unhealthy { .. } => {
                 self.each(mask, |world, node| world.set_health(node, Health::Healthy))
             }
+            Kind::Maintenance => self.each(mask, |world, node| world.set_maintenance(node, false)),
             _ => {}
         }
         self.relink();
@@ -199,6 +205,7 @@ impl World<'_> {
         self.log(|_| format!("candidate {node} starts"));
         self.start_probes(usize::from(node));
         self.turn(node, Input::Timeout);
+        self.tell_maintenance(usize::from(node));
     }
 
     /// Begins a fault of the store, and returns whether it took effect.

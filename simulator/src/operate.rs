@@ -270,6 +270,9 @@ impl World<'_> {
             Op::Acquire(_) if process.paused => {
                 Some((checker::Kind::Ineligible, "although it is paused"))
             }
+            Op::Acquire(_) if process.maintenance => {
+                Some((checker::Kind::Ineligible, "although maintenance is imminent"))
+            }
             Op::Acquire(_) if it.plan.probing.is_some() && !process.probe_results.is_healthy() => {
                 Some((checker::Kind::Ineligible, "although its service is unhealthy"))
             }

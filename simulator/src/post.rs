@@ -56,7 +56,7 @@ impl Post {
             }
             Some(Ok(Answer::Grant(grant))) => format!("granted on term {:?}", grant.record.term),
             Some(Ok(Answer::Term(term))) => format!("term {term}"),
-            Some(Ok(Answer::Done)) => "done".to_owned(),
+            Some(Ok(Answer::Done | Answer::Written(_))) => "done".to_owned(),
             Some(Err(error)) => format!("{}: {error}", error.outcome()),
         };
         format!("store: {} of candidate {}: {outcome}", message.op.name(), message.node)

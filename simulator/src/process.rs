@@ -61,6 +61,8 @@ pub struct Node {
     pub cut_when_leading: bool,
     /// Whether it must be resumed when it wakes up.
     pub resumes: bool,
+    /// Whether maintenance of this machine is imminent.
+    pub maintenance: bool,
     /// Randomness for the core.
     rng: Rng,
     /// Randomness for the fate of its messages.
@@ -121,6 +123,8 @@ pub struct Process {
     pub nonce: Option<Nonce>,
     /// Whether an operator paused it.
     pub paused: bool,
+    /// Whether it was told that maintenance of its machine is imminent.
+    pub maintenance: bool,
     /// The results of its probes.
     pub probe_results: ProbeResults,
     /// The drain after its last leadership.
@@ -197,6 +201,7 @@ impl Node {
             service: Service::default(),
             workload: Workload::default(),
             resumes: false,
+            maintenance: false,
             cut_when_leading: false,
             rng: Rng::with_seed(seed),
             network: Rng::with_seed(!seed),
@@ -278,6 +283,7 @@ impl Node {
             lapsed: None,
             nonce: None,
             paused: false,
+            maintenance: false,
             probe_results: ProbeResults::default(),
             work: None,
             hold_off: None,
@@ -327,7 +333,7 @@ impl Node {
     pub fn is_fit(&self) -> bool {
         let fit = |it: &Process| {
             let well = self.plan.probing.is_none() || it.probe_results.is_healthy();
-            well && !it.paused && it.hold_off.is_none()
+            well && !it.paused && !it.maintenance && it.hold_off.is_none()
         };
         !self.plan.observe
             && self.workload.child.is_none()

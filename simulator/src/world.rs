@@ -256,7 +256,8 @@ impl<'a> World<'a> {
             Event::Written { node, life, write } => self.written(node, life, write),
             Event::Publish { node, life } => self.run_publishers(node, life),
             Event::Changed { node } => {
-                self.turn(node, Input::Wakeup);
+                let held_by = self.store.held_by(self.now);
+                self.turn(node, Input::Wakeup { held_by });
             }
             Event::Arrive { message } => self.arrive(message),
             Event::Deliver { message } => self.deliver(message),

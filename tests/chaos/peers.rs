@@ -67,7 +67,8 @@ fn lines(process: &Process) -> Vec<Value> {
 #[test]
 fn a_release_is_notified_and_the_next_in_line_bids() {
     // A blob notifies nobody.
-    let mut cluster = Cluster { timings: RARELY, ..Cluster::behind_proxies("peers") };
+    let mut cluster = Cluster::behind_proxies("peers");
+    cluster.timings = RARELY;
     let endpoint = cluster.endpoint().to_string();
     let mut proxies = Vec::new();
     for index in 0..3 {
