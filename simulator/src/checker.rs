@@ -63,7 +63,7 @@ pub enum Kind {
     TooManyReads,
     /// The heir was notified of a release, and did not bid at once.
     SlowHeir,
-    /// Several bids were refused in a handover to a heir that was notified.
+    /// Several bids were refused in a handover to an heir that was notified.
     Herd,
     /// A standby read as often as without notices.
     NotSlowed,

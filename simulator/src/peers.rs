@@ -2,9 +2,8 @@
 //!
 //! A standby subscribes to the leader that it has read of, and is told of each granted renewal, of a drain
 //! and of a release. The network loses, delays and repeats notices, old ones are replayed, and liars send
-//! anything ([`lie`]); [`check`] has what must hold whatever is notified.
+//! anything; [`check`] has what must hold whatever is notified.
 
-use fastrand::Rng;
 use tenure::election::{PeerNotice, Standing};
 use tenure::lease::Nonce;
 
@@ -15,10 +14,12 @@ use super::{Instant, MILLI, SECOND, Span, span};
 pub mod check;
 mod fault;
 mod lie;
+mod transit;
 
-use check::{Handover, ReadLog};
+use check::ReadLog;
 pub use fault::{Heirs, PeerFault, Weather, plan};
 pub use lie::Lie;
+pub use transit::Network;
 
 /// The state of the streams of one candidate: the sum of all lasting faults.
 #[derive(Clone, Copy, Debug, Default)]
@@ -60,75 +61,6 @@ enum Connection {
     None,
     Connecting,
     Connected,
-}
-
-/// A notice in transit.
-#[derive(Clone, Debug)]
-struct Flight {
-    to: u8,
-    life: u32,
-    /// The connection that it belongs to; `None` if it is replayed.
-    stamp: Option<u32>,
-    notice: PeerNotice,
-}
-
-/// The network between the candidates.
-#[derive(Debug)]
-pub struct Network {
-    rng: Rng,
-    flights: Vec<Flight>,
-    spare: Vec<u32>,
-    /// The last notices that were sent, for replays, and their number.
-    sent: [Option<PeerNotice>; 16],
-    count: usize,
-    /// When a standby was last lied to.
-    lied_at: Option<Instant>,
-    /// The handover that is judged.
-    handover: Option<Handover>,
-    /// The reads of standbys between two notices of an honest leader, and the time between these.
-    pub notified: (u64, Span),
-}
-
-impl Network {
-    /// Creates the network of an episode.
-    pub fn new(seed: u64) -> Self {
-        Self {
-            rng: Rng::with_seed(seed ^ 0x0c0f_fee5),
-            flights: Vec::new(),
-            spare: Vec::new(),
-            sent: [const { None }; 16],
-            count: 0,
-            lied_at: None,
-            handover: None,
-            notified: (0, 0),
-        }
-    }
-
-    fn insert(&mut self, flight: Flight) -> u32 {
-        if let Some(free) = self.spare.pop() {
-            self.flights[free as usize] = flight;
-            return free;
-        }
-        self.flights.push(flight);
-        self.flights.len() as u32 - 1
-    }
-
-    /// Returns the node that a notice is for.
-    pub fn addressee(&self, index: u32) -> u8 {
-        self.flights[index as usize].to
-    }
-
-    fn delay(&mut self) -> Span {
-        match self.rng.u8(..50) {
-            0 => self.rng.u64(5 * MILLI..200 * MILLI),
-            _ => self.rng.u64(MILLI / 5..5 * MILLI),
-        }
-    }
-
-    /// Returns true with a probability in percent.
-    fn happens(&mut self, percent: u8) -> bool {
-        percent > 0 && self.rng.u8(..100) < percent
-    }
 }
 
 impl PeerLink {
@@ -364,90 +296,6 @@ impl World<'_> {
             Some(Heirs::Nobody) => false,
             Some(Heirs::Everybody) => true,
             Some(Heirs::Unwell) => !is_well(node),
-        }
-    }
-
-    /// Sends a notice to each standby that is connected; returns when the notices arrive.
-    fn broadcast(
-        &mut self,
-        leader: u8,
-        notice: impl Fn(&Self, u8) -> PeerNotice,
-    ) -> [Option<Instant>; 8] {
-        let mut arrivals = [None; 8];
-        if !self.scenario.peers {
-            return arrivals;
-        }
-        let life = self.nodes[usize::from(leader)].life;
-        for node in 0..self.nodes.len() {
-            let process = self.nodes[node].process.as_ref();
-            if process.is_some_and(|it| it.subscription.is_to(leader, life)) {
-                let notice = notice(self, node as u8);
-                arrivals[node] = self.fly(leader, node as u8, notice);
-            }
-        }
-        arrivals
-    }
-
-    /// Sends a notice, and returns when it arrives; `None` if it is lost.
-    fn fly(&mut self, leader: u8, node: u8, notice: PeerNotice) -> Option<Instant> {
-        let links = [leader, node].map(|it| self.nodes[usize::from(it)].link.peers);
-        let (cut, weather) =
-            (links.iter().any(|it| it.cut.is_some()), links[0].weather.worse(links[1].weather));
-        let slot = self.peers.count % self.peers.sent.len();
-        self.peers.sent[slot] = Some(notice.clone());
-        self.peers.count += 1;
-        if cut || self.peers.happens(weather.lost) {
-            self.faults += 1;
-            return None;
-        }
-        let mut at = self.now + self.peers.delay();
-        let flight = self.flight(node, notice);
-        if self.peers.happens(weather.late) {
-            self.faults += 1;
-            at += self.peers.rng.u64(..=weather.delay);
-        } else if let Some(process) = &mut self.nodes[usize::from(node)].process {
-            at = at.max(process.subscription.arrives);
-            process.subscription.arrives = at;
-        }
-        if self.peers.happens(weather.twice) {
-            self.faults += 1;
-            let again = at + self.peers.rng.u64(..=weather.delay);
-            self.plan_notice(again, flight.clone());
-        }
-        self.plan_notice(at, flight);
-        Some(at)
-    }
-
-    /// Returns a notice that belongs to the present connection of a standby.
-    fn flight(&self, to: u8, notice: PeerNotice) -> Flight {
-        let it = &self.nodes[usize::from(to)];
-        let stamp = it.process.as_ref().map(|it| it.subscription.stamp);
-        Flight { to, life: it.life, stamp, notice }
-    }
-
-    fn plan_notice(&mut self, at: Instant, flight: Flight) {
-        self.last_arrival = self.last_arrival.max(at);
-        let message = self.peers.insert(flight);
-        self.queue.plan(at, Event::Notice { message });
-    }
-
-    /// Delivers a notice, unless the connection that it belongs to has ended.
-    pub(super) fn deliver_notice(&mut self, message: u32) {
-        let Flight { to, life, stamp, notice } = self.peers.flights[message as usize].clone();
-        self.peers.spare.push(message);
-        let it = &self.nodes[usize::from(to)];
-        let Some(process) = it.process.as_ref().filter(|_| it.life == life) else { return };
-        let connection = &process.subscription;
-        let is_current =
-            |stamp| stamp == connection.stamp && connection.connection == Connection::Connected;
-        match (stamp.is_none_or(is_current), &notice) {
-            (false, _) => {}
-            (true, PeerNotice::Lost) => self.lose(to),
-            (true, PeerNotice::Holding { .. }) => {
-                self.count_reads(to);
-                self.hear(to, notice);
-            }
-            (true, _) => self.hear(to, notice),
         }
     }
 

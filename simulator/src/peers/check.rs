@@ -40,7 +40,7 @@ pub struct ReadLog {
     at_patience: Option<(u32, u32)>,
 }
 
-/// A handover by an undisturbed leader to a heir that was notified.
+/// A handover by an undisturbed leader to an heir that was notified.
 #[derive(Debug)]
 pub struct Handover {
     began: Instant,

@@ -5,7 +5,8 @@ use std::time::Duration;
 use fastrand::Rng;
 use tenure::election::PeerNotice;
 
-use super::{Flight, PeerFault, patience};
+use super::transit::Flight;
+use super::{PeerFault, patience};
 use crate::faults::{Kind, log_span};
 use crate::queue::Event;
 use crate::world::World;
