@@ -84,6 +84,7 @@ impl World<'_> {
         let unkillable = it.workload.child.is_some_and(|child| child.unkillable);
         let undisturbed = process.disturbed_at.is_none() && !unkillable;
         self.end_writes(process.engine);
+        self.close_streams(node);
         if undisturbed && left && self.store.is_leased(self.now) {
             let say = || format!("candidate {node} has resigned, and its lease is not released");
             self.checker.report(checker::Kind::LeftBehind, self.now, say);
@@ -167,6 +168,7 @@ impl World<'_> {
             self.checker.report(checker::Kind::Ineligible, self.now, say);
         }
         self.plan_launch(node, term);
+        self.lead_streams(node);
         self.close_trap(node);
         let soon = self.now + self.rng.u64(10 * MILLI..2 * SECOND);
         self.queue.plan(soon, Event::Ask { client: node, again: false });

@@ -5,6 +5,7 @@
 use fastrand::Rng;
 
 use super::clock::Which;
+use super::peers::PeerFault;
 use super::{MILLI, SECOND, Span};
 
 /// The nodes that a fault affects.
@@ -16,6 +17,8 @@ pub enum Target {
     Leader,
     /// The holder of the lease in the store at the time of the fault, leading or not, if there is one.
     Holder,
+    /// The candidate that is next in line, as the leader knows it, if there is one.
+    Heir,
     /// All nodes.
     All,
 }
@@ -122,6 +125,8 @@ pub enum Kind {
     TakenByOther,
     /// The store returns to its state at the last fault of this kind.
     Rollback,
+    /// A fault of the streams between the candidates.
+    Peer(PeerFault),
 }
 
 /// A fault of a schedule.

@@ -75,6 +75,11 @@ impl World<'_> {
                     injected |= world.child_ends(node as u8, None, hold_off);
                 });
             }
+            Kind::Peer(peer_fault) => {
+                self.last(index, mask, fault.length);
+                self.begin_peer_fault(index, mask, peer_fault);
+                injected = true;
+            }
             _ => injected = self.inject_store(&fault),
         }
         self.faults += u64::from(injected);
@@ -98,6 +103,7 @@ impl World<'_> {
                 self.each(mask, |world, node| world.nodes[node].publisher_delay = 0);
             }
             Kind::TakeOut => self.each(mask, Self::resume),
+            Kind::Peer(fault) => self.end_peer_fault(mask, fault),
             Kind::Unhealthy { .. } => {
                 self.each(mask, |world, node| world.set_health(node, Health::Healthy))
             }
@@ -135,6 +141,7 @@ impl World<'_> {
                 };
                 self.nodes.iter().find(held).map_or(0, |it| 1 << it.index)
             }
+            Target::Heir => self.heir(leader() as u8).map_or(0, |it| 1 << it),
             Target::All => u8::MAX,
         }
     }
@@ -160,6 +167,7 @@ impl World<'_> {
         if !self.kill_process(node) {
             return;
         }
+        self.break_off_streams(node as u8);
         // The watchdog of the child finds its pipe closed.
         self.kill(node as u8);
         if let Some(timeline) = &mut self.timeline {
@@ -277,6 +285,7 @@ impl Link {
             }
             Kind::Cut { refused } => self.cut = Some(refused),
             Kind::Outage { error, share } => self.error = Some((error, share)),
+            Kind::Peer(fault) => self.peers.worsen(fault),
             _ => {}
         }
     }

@@ -16,6 +16,7 @@ use super::clock::Clocks;
 use super::engine::{Engine, Extent};
 use super::network::Link;
 use super::operate::{HoldOff, Work};
+use super::peers::Subscription;
 use super::queue::{Event, Queue};
 use super::scenario::{NodePlan, Timings};
 use super::service::{ProbeResults, Service};
@@ -142,6 +143,8 @@ pub struct Process {
     pub observation: Option<Observation>,
     /// The hold-off of the current command.
     pub asked_hold_off: Option<Span>,
+    /// Its stream from the leader, and what follows from it.
+    pub subscription: Subscription,
 }
 
 impl Process {
@@ -289,6 +292,7 @@ impl Node {
             reads: (now, 0, 0),
             observation: None,
             asked_hold_off: None,
+            subscription: Subscription::default(),
         });
     }
 
@@ -347,13 +351,19 @@ impl Node {
     /// find nothing due, so they are combined into one; [`Self::nap`] is for disturbed clocks.
     pub fn arm(&mut self, wait: Duration, now: Instant, queue: &mut Queue) {
         let Some(process) = &mut self.process else { return };
-        process.timer += 1;
         if wait == Duration::MAX {
+            process.timer += 1;
             process.wakes_at = Instant::MAX;
             return;
         }
         // The granularity of timers is a millisecond.
         let at = now + self.clocks.timer(wait).max(1_000_000);
+        // A flood of notices would leave as many stale timers behind; to wake up early is harmless.
+        let is_pending = now < process.wakes_at && process.wakes_at <= at + 1_000;
+        if process.subscription.hears && is_pending {
+            return;
+        }
+        process.timer += 1;
         process.wakes_at = at;
         queue.plan(at, Event::Wake { node: self.index, stamp: process.timer });
     }
