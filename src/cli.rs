@@ -22,6 +22,7 @@ pub mod install;
 pub mod kubectl;
 mod leader;
 pub mod operate;
+mod peer_checks;
 pub mod run;
 mod settings;
 pub mod status;

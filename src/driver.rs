@@ -61,7 +61,7 @@ enum Event {
     Answered(Answered),
     Message(Message),
     PublishAcked,
-    Wakeup,
+    Wakeup(Option<Nonce>),
     Timeout,
 }
 
@@ -108,10 +108,10 @@ impl Driver {
                 answered = &mut call, if !call.is_terminated() => Event::Answered(answered),
                 Some(message) = self.inbox.recv() => Event::Message(message),
                 () = self.publisher.publish_acked() => Event::PublishAcked,
-                () = &mut changed => Event::Wakeup,
+                held_by = &mut changed => Event::Wakeup(held_by),
                 () = (self.timer)(sleep) => Event::Timeout,
             };
-            if matches!(event, Event::Wakeup) {
+            if matches!(event, Event::Wakeup(_)) {
                 changed = store.changed();
             }
             reply = self.handle(event);
@@ -143,8 +143,13 @@ impl Driver {
                 self.publisher.candidates(table);
                 (Input::Timeout, None)
             }
+            Event::Message(Message::Maintenance(announced)) => {
+                let imminent = announced.as_ref().is_some_and(|it| it.imminent);
+                self.publisher.maintenance(announced);
+                (Input::Maintenance { imminent }, None)
+            }
             Event::PublishAcked => (Input::PublishAcked, None),
-            Event::Wakeup => (Input::Wakeup, None),
+            Event::Wakeup(held_by) => (Input::Wakeup { held_by }, None),
             Event::Timeout => (Input::Timeout, None),
         };
         let outcome = self.election.handle(input, (self.now)(), (self.entropy)());
@@ -229,9 +234,9 @@ async fn ask(store: &dyn LeaseStore, op: &Op) -> Result<Answer, StoreError> {
         Op::Read => store.read().await.map(Answer::Snapshot),
         Op::Acquire(bid) => store.acquire(bid).await.map(Answer::Grant),
         Op::WriteTerm { bid, floor } => store.write_term(bid, *floor).await.map(Answer::Term),
-        Op::Renew(bid) => store.renew(bid).await.map(|()| Answer::Done),
+        Op::Renew(bid) => store.renew(bid).await.map(Answer::from),
         Op::SetSuccessor { bid, successor } => {
-            store.set_successor(bid, successor).await.map(|()| Answer::Done)
+            store.set_successor(bid, successor).await.map(Answer::from)
         }
         Op::Release(bid) => store.release(bid).await.map(|()| Answer::Done),
     }

@@ -72,13 +72,16 @@ pub struct Election {
     role: Role,
     since: Moment,
     in_flight: Option<InFlight>,
-    /// Whether a wake-up came while the answer that sets the time of the next read was awaited.
+    /// Whether a wake-up came while the answer that sets the time of the next read or renewal was
+    /// awaited.
     woken: bool,
     outbox: Option<Request>,
     notices: VecDeque<Notice>,
     pending_release: Option<PendingRelease>,
     health: Health,
     paused: bool,
+    /// Whether maintenance of the machine is imminent.
+    maintenance: bool,
     hold_off: Option<HoldOff>,
     deference: Option<Deference>,
     /// The observed lease whose end is awaited, where observers count the time.
@@ -133,6 +136,7 @@ impl Election {
             pending_release: None,
             health,
             paused: false,
+            maintenance: false,
             hold_off: None,
             deference: None,
             observation: None,
@@ -165,12 +169,13 @@ impl Election {
         match input {
             Input::Timeout => self.handle_timeout(now, entropy),
             Input::Answer { id, answer } => self.handle_answer(id, answer, now, entropy),
-            Input::Wakeup => self.handle_wakeup(now, entropy),
+            Input::Wakeup { held_by } => self.handle_changed(held_by, now, entropy),
             Input::Peer(notice) => self.handle_peer(&notice, now, entropy),
             Input::PublishAcked => self.handle_publish_acked(now, entropy),
             Input::ProbeResult { probe, healthy, begun_in } => {
                 self.handle_probe_result(probe, healthy, begun_in, now, entropy);
             }
+            Input::Maintenance { imminent } => self.handle_maintenance(imminent, now, entropy),
             Input::WorkloadExited { term, hold_off } => {
                 self.handle_workload_exited(term, hold_off, now, entropy);
             }

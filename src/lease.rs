@@ -56,6 +56,9 @@ pub struct Bid {
     pub lease_duration: Duration,
     /// The version that was seen free, for stores that compare and set.
     pub seen: Version,
+    /// The version that the last write of this bid returned; `None` if its outcome is unknown or its
+    /// store returns none. A store that compares and sets writes on it without a read before.
+    pub written: Option<Version>,
 }
 
 /// The result of a read.
@@ -109,6 +112,8 @@ pub struct Grant {
     pub record: Record,
     /// The date by the store's clock, if the store sends one.
     pub date: Option<OffsetDateTime>,
+    /// The version that was written, for [`Bid::written`].
+    pub version: Option<Version>,
 }
 
 /// A lease id: random per acquisition, never configured, derived, stored or reused (R5).
@@ -155,7 +160,7 @@ impl std::str::FromStr for Nonce {
     }
 }
 
-/// The store's name for one state of the lock (an `ETag`, a counter). Opaque: only equality means
-/// anything.
+/// The store's name for one state of the lock (an `ETag`, a counter), or all of that state. Opaque:
+/// only equality means anything.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Version(pub Arc<str>);

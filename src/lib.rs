@@ -60,7 +60,7 @@
 //! - [`publish`]: the readers of the status: HTTP, page, files, systemd, hooks and the route
 //!   of a Service.
 //! - [`probe`]: runs the health probes; [`peers`]: the leader's stream to its standbys, and their
-//!   subscriptions.
+//!   subscriptions; [`maintenance`]: watches what the cloud announces for this machine.
 //! - [`admin`]: the operators' API; passes commands to the driver.
 //! - [`exec`]: runs a command while this instance leads, and stops it in time.
 //! - [`http`]: listeners with their limits, client and resolver; [`kube`]: client for the Kubernetes
@@ -152,6 +152,8 @@ pub mod kube;
 pub mod lease;
 #[doc(hidden)]
 pub mod logs;
+#[doc(hidden)]
+pub mod maintenance;
 #[doc(hidden)]
 pub mod metrics;
 #[doc(hidden)]

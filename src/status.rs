@@ -9,15 +9,18 @@ use serde::{Deserialize, Serialize};
 
 use crate::clock::Moment;
 use crate::election::{Holder, State, Status, Transition};
+use crate::lease::text::{LONGEST_NAME, excerpt};
 
 mod candidates;
 pub mod document;
+mod maintenance;
 mod probe_state;
 pub mod publish_acks;
 mod route_state;
 pub(crate) mod words;
 
 pub use candidates::{CandidateDocument, CandidateEntry, CandidateTable};
+pub use maintenance::Maintenance;
 pub use probe_state::{ProbeResult, ProbeState};
 pub use route_state::{Agreement, RouteReport, RouteState, Verified};
 
@@ -47,6 +50,8 @@ pub struct Published {
     pub route: Option<RouteState>,
     /// The candidates; `None` without peers, empty before the first contact with a leader.
     pub candidates: Option<CandidateTable>,
+    /// The next maintenance of this machine; `None` if none is announced, or nobody asks.
+    pub maintenance: Option<Maintenance>,
 }
 
 /// A past transition.
@@ -160,6 +165,7 @@ impl Published {
             probes: Vec::new(),
             route: None,
             candidates: None,
+            maintenance: None,
         }
     }
 
@@ -230,13 +236,19 @@ impl Published {
         self.probes.iter().all(|probe| probe.last.as_ref().is_some_and(|last| last.succeeded))
     }
 
-    /// Returns the first probe whose last result was a failure, with that result in words.
+    /// Returns the first health probe that has not succeeded last, in a few words, while this keeps the
+    /// instance from competing.
     #[must_use]
     pub fn failing_probe(&self) -> Option<String> {
-        self.probes.iter().find_map(|probe| {
-            let last = probe.last.as_ref().filter(|last| !last.succeeded)?;
-            Some(format!("{}: {}", probe.probe, last.message))
-        })
+        if self.status.standing.state() != State::Unhealthy {
+            return None;
+        }
+        let has_failed = |it: &&ProbeState| it.last.as_ref().is_none_or(|last| !last.succeeded);
+        let probe = self.probes.iter().find(has_failed)?;
+        let result = probe.last.as_ref().map_or("has not run yet", |it| &it.message);
+        let words = format!("{}: {result}", probe.probe);
+        // The mark of a text that was cut is one more character.
+        Some(excerpt(words.into(), LONGEST_NAME - 1).into_owned())
     }
 
     /// Returns whether role and route agree at `now`; `None` without a route.

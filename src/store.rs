@@ -11,7 +11,8 @@
 //!   [`Snapshot::claim`] tells whether the lease has changed since the last read.
 //! - *Where the term comes from.* [`LeaseStore::write_term`] returns it, whether it is a number of
 //!   the store or a counter in the record.
-//! - *Whether the store can notify.* [`LeaseStore::changed`] wakes a standby before its next poll.
+//! - *Whether the store can notify.* [`LeaseStore::changed`] wakes a standby before its next poll,
+//!   and a leader that has lost the lease before its next renewal.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,7 +20,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use crate::config::{Settings, StoreSettings};
-use crate::lease::{Bid, Grant, Record, Rules, Snapshot, StoreError, Successor};
+use crate::lease::{Bid, Grant, Nonce, Record, Rules, Snapshot, StoreError, Successor, Version};
 
 pub mod azure;
 pub mod file;
@@ -68,24 +69,34 @@ pub trait LeaseStore: Send + Sync {
 
     /// Makes the store count `bid.lease_duration` anew. [`StoreError::Refused`] means that the
     /// lease is definitely lost.
-    async fn renew(&self, bid: &Bid) -> Result<(), StoreError>;
+    ///
+    /// A store that compares and sets returns the version that it wrote, for [`Bid::written`]; given
+    /// that, it writes without a read before, and if the lock has changed since, it fails with
+    /// [`StoreError::RetryNow`].
+    async fn renew(&self, bid: &Bid) -> Result<Option<Version>, StoreError>;
 
     /// Writes to this bid's record, under the lease, which candidate should lead next; the others
     /// defer to it. Term, holder and nonce stay, an earlier successor is replaced, and the next
     /// write of a term clears it.
     ///
     /// The value written is that of [`Successor::as_stored`]; if the record already has it, nothing
-    /// is written. The lease is not extended. [`StoreError::Refused`] means that this bid does not
-    /// hold the lease, or did not write the record.
-    async fn set_successor(&self, bid: &Bid, successor: &Successor) -> Result<(), StoreError>;
+    /// is written. The lease is not extended. Returns the version like [`renew`](Self::renew).
+    /// [`StoreError::Refused`] means that this bid does not hold the lease, or did not write the
+    /// record.
+    async fn set_successor(
+        &self,
+        bid: &Bid,
+        successor: &Successor,
+    ) -> Result<Option<Version>, StoreError>;
 
     /// Frees the lease and keeps the record. [`StoreError::Refused`] means that this bid no longer
     /// held the lease, which has the same effect.
     async fn release(&self, bid: &Bid) -> Result<(), StoreError>;
 
-    /// Resolves when there is a reason to read now. It is never evidence of anything, and never
-    /// resolves if the store cannot notify.
-    async fn changed(&self) {
+    /// Resolves when there is a reason to read now, which a renewal by its holder is not. Returns the
+    /// acquisition that holds the lease, by its nonce; `None` if none does, or the store cannot tell.
+    /// It is never evidence of anything, and never resolves if the store cannot notify.
+    async fn changed(&self) -> Option<Nonce> {
         std::future::pending().await
     }
 }

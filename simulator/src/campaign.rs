@@ -17,6 +17,8 @@ pub struct Tally {
     pub episodes: u64,
     pub faults: u64,
     pub elections: u64,
+    /// The reads of standbys between two notices of an honest leader, and the time between these.
+    pub notified: (u64, Span),
     /// A digest of the histories of all episodes.
     pub history: u64,
     /// The first violation, which ends the campaign.
@@ -36,6 +38,12 @@ impl Tally {
     /// Returns the simulated time in hours.
     pub fn hours(&self) -> f64 {
         self.length as f64 / (3_600 * SECOND) as f64
+    }
+
+    /// Returns the reads a minute of a standby that is notified.
+    pub fn notified_reads_a_minute(&self) -> f64 {
+        let (reads, time) = self.notified;
+        reads as f64 * (60 * SECOND) as f64 / (time.max(1)) as f64
     }
 
     /// Returns the number of violations of these kinds.
@@ -63,6 +71,8 @@ pub fn run(seed: u64, hours: f64, extent: Extent) -> Tally {
         tally.length += outcome.length;
         tally.faults += outcome.faults;
         tally.elections += outcome.elections;
+        tally.notified.0 += outcome.notified.0;
+        tally.notified.1 += outcome.notified.1;
         tally.history =
             (tally.history.rotate_left(7) ^ outcome.history).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         tally.found = outcome.violation.map(|violation| {

@@ -38,7 +38,8 @@ pub enum Kind {
     StaleProbeCounted,
     /// A candidate bid before its hold-off was over.
     HoldOffBroken,
-    /// A candidate bid or led while it was paused, unhealthy, or had processes of an earlier term.
+    /// A candidate bid or led while it was paused, unhealthy, about to be interrupted by maintenance,
+    /// or had processes of an earlier term.
     Ineligible,
     /// A leader counted its lease as lost, although the store had not refused it.
     LostUnrefused,
@@ -54,6 +55,18 @@ pub enum Kind {
     SlowHandover,
     /// A status file of an undisturbed leader does not say that it leads.
     FileBehind,
+    /// A bid for a lease that was not read as free.
+    BidUnread,
+    /// A notice of an earlier term caused a read.
+    StaleNotice,
+    /// More reads in a retry-period than notices may cause.
+    TooManyReads,
+    /// The heir was notified of a release, and did not bid at once.
+    SlowHeir,
+    /// Several bids were refused in a handover to an heir that was notified.
+    Herd,
+    /// A standby read as often as without notices.
+    NotSlowed,
     /// An assertion of the election failed.
     Panicked,
 }

@@ -84,6 +84,7 @@ impl World<'_> {
         let unkillable = it.workload.child.is_some_and(|child| child.unkillable);
         let undisturbed = process.disturbed_at.is_none() && !unkillable;
         self.end_writes(process.engine);
+        self.close_streams(node);
         if undisturbed && left && self.store.is_leased(self.now) {
             let say = || format!("candidate {node} has resigned, and its lease is not released");
             self.checker.report(checker::Kind::LeftBehind, self.now, say);
@@ -106,6 +107,10 @@ impl World<'_> {
         if leads && is.is_some() && process.work.is_some_and(|it| it.term == is) {
             let say = || format!("candidate {node} leads again in a term that it gave up");
             self.checker.report(checker::Kind::Revived, self.now, say);
+        }
+        if leads && process.maintenance {
+            let say = || format!("candidate {node} leads, although maintenance is imminent");
+            self.checker.report(checker::Kind::Ineligible, self.now, say);
         }
         let forgotten = process.jumped_at.is_some();
         if leads && was == is && forgotten {
@@ -163,6 +168,7 @@ impl World<'_> {
             self.checker.report(checker::Kind::Ineligible, self.now, say);
         }
         self.plan_launch(node, term);
+        self.lead_streams(node);
         self.close_trap(node);
         let soon = self.now + self.rng.u64(10 * MILLI..2 * SECOND);
         self.queue.plan(soon, Event::Ask { client: node, again: false });

@@ -100,12 +100,14 @@ impl World<'_> {
             }
             Step::Recovery => {
                 if self.expect_leader(Kind::Leaderless, "the faults stopped") {
+                    self.begin_patience();
                     let patience = 2 * self.scenario.longest(|it| it.lease_duration);
                     self.next_step(Step::Patience, self.now + patience);
                 }
             }
             Step::Patience => {
                 self.examination.leader = None;
+                self.end_patience(2 * self.scenario.longest(|it| it.lease_duration));
                 if self.expect_leader(Kind::Leaderless, "it had recovered")
                     && let Some((leader, _)) = self.examination.leader
                 {
@@ -115,6 +117,7 @@ impl World<'_> {
                 }
             }
             Step::Handover => {
+                self.end_handover();
                 let before = self.examination.leader;
                 if std::mem::take(&mut self.examination.may_return) {
                     self.examination.leader = None;
@@ -158,7 +161,7 @@ impl World<'_> {
 
     /// Ends all faults, and returns when their last effect is over.
     fn end_faults(&mut self) -> Instant {
-        self.lasting.clear();
+        self.end_lasting();
         self.trapped = 0;
         self.relink();
         self.nodes.iter_mut().for_each(|it| (it.resumes, it.cut_when_leading) = (false, false));
@@ -179,6 +182,7 @@ impl World<'_> {
             }
             let awake = it.asleep_until <= self.now;
             self.set_health(index, Health::Healthy);
+            self.set_maintenance(index, false);
             self.remove_child(index as u8);
             self.resume(index);
             if awake {
@@ -229,7 +233,8 @@ impl World<'_> {
         let probing = it.plan.probing;
         let bound = self.handover_bound() + drain;
         let (retry, second) = (self.scenario.longest(|it| it.retry_period), SECOND);
-        let hold_off = 3 * retry + 2 * second;
+        // Whoever is deceived must win nevertheless.
+        let hold_off = 3 * retry + 2 * second + self.deceived_for();
         self.examination.successor = None;
         match (self.rng.u8(..6), probing) {
             (0, _) => {
@@ -339,7 +344,7 @@ impl World<'_> {
             + timings.longest(|it| it.activation_delay);
         // Clocks may be as slow as the claim allows.
         let base = base + self.hold() + self.longest_hold_off() + self.draining_bound();
-        base * 11 / 10 + 200 * MILLI + self.probing_bound()
+        base * 11 / 10 + 200 * MILLI + self.probing_bound() + self.deceived_for()
     }
 
     /// Returns how long a healthy service takes to pass its probes.
@@ -369,7 +374,7 @@ impl World<'_> {
         let timings = self.scenario;
         let base = timings.longest(|it| it.retry_period) * 3 / 2
             + timings.longest(|it| it.activation_delay);
-        (base + self.hold()) * 11 / 10 + SECOND
+        (base + self.hold()) * 11 / 10 + SECOND + self.deceived_for()
     }
 
     /// Returns how long the next leader may hold the lease before it is active: not zero if the

@@ -5,6 +5,7 @@
 use fastrand::Rng;
 
 use super::clock::Which;
+use super::peers::PeerFault;
 use super::{MILLI, SECOND, Span};
 
 /// The nodes that a fault affects.
@@ -16,6 +17,8 @@ pub enum Target {
     Leader,
     /// The holder of the lease in the store at the time of the fault, leading or not, if there is one.
     Holder,
+    /// The candidate that is next in line, as the leader knows it, if there is one.
+    Heir,
     /// All nodes.
     All,
 }
@@ -102,6 +105,8 @@ pub enum Kind {
     TakeOut,
     /// The service is unhealthy, or alternates if `flaps`.
     Unhealthy { flaps: bool },
+    /// The cloud announces maintenance of the machine, and ends it.
+    Maintenance,
     /// The supervised process exits by itself, with the fault's length as hold-off.
     ChildEnds,
     /// Publishers take this long to publish passive.
@@ -120,6 +125,8 @@ pub enum Kind {
     TakenByOther,
     /// The store returns to its state at the last fault of this kind.
     Rollback,
+    /// A fault of the streams between the candidates.
+    Peer(PeerFault),
 }
 
 /// A fault of a schedule.
@@ -169,7 +176,8 @@ pub fn draw(rng: &mut Rng, nodes: u8, lease: Span, faithful: bool) -> Fault {
             Kind::Transfer { to }
         }
         109..=112 => Kind::TakeOut,
-        113..=118 => Kind::Unhealthy { flaps: rng.u8(..3) == 0 },
+        113..=116 => Kind::Unhealthy { flaps: rng.u8(..3) == 0 },
+        117..=118 => Kind::Maintenance,
         119..=121 => Kind::ChildEnds,
         0..=13 => Kind::Weather(weather(rng, lease)),
         14..=15 => Kind::RenewalTrap,

@@ -64,11 +64,21 @@ impl World<'_> {
                 });
                 self.last(index, mask, fault.length);
             }
+            Kind::Maintenance => {
+                self.each(mask, |world, node| world.set_maintenance(node, true));
+                self.last(index, mask, fault.length);
+                injected = true;
+            }
             Kind::ChildEnds => {
                 let hold_off = Some(fault.length);
                 self.each(mask, |world, node| {
                     injected |= world.child_ends(node as u8, None, hold_off);
                 });
+            }
+            Kind::Peer(peer_fault) => {
+                self.last(index, mask, fault.length);
+                self.begin_peer_fault(index, mask, peer_fault);
+                injected = true;
             }
             _ => injected = self.inject_store(&fault),
         }
@@ -93,9 +103,11 @@ impl World<'_> {
                 self.each(mask, |world, node| world.nodes[node].publisher_delay = 0);
             }
             Kind::TakeOut => self.each(mask, Self::resume),
+            Kind::Peer(fault) => self.end_peer_fault(mask, fault),
             Kind::Unhealthy { .. } => {
                 self.each(mask, |world, node| world.set_health(node, Health::Healthy))
             }
+            Kind::Maintenance => self.each(mask, |world, node| world.set_maintenance(node, false)),
             _ => {}
         }
         self.relink();
@@ -129,6 +141,7 @@ impl World<'_> {
                 };
                 self.nodes.iter().find(held).map_or(0, |it| 1 << it.index)
             }
+            Target::Heir => self.heir(leader() as u8).map_or(0, |it| 1 << it),
             Target::All => u8::MAX,
         }
     }
@@ -154,6 +167,7 @@ impl World<'_> {
         if !self.kill_process(node) {
             return;
         }
+        self.break_off_streams(node as u8);
         // The watchdog of the child finds its pipe closed.
         self.kill(node as u8);
         if let Some(timeline) = &mut self.timeline {
@@ -191,6 +205,7 @@ impl World<'_> {
         self.log(|_| format!("candidate {node} starts"));
         self.start_probes(usize::from(node));
         self.turn(node, Input::Timeout);
+        self.tell_maintenance(usize::from(node));
     }
 
     /// Begins a fault of the store, and returns whether it took effect.
@@ -270,6 +285,7 @@ impl Link {
             }
             Kind::Cut { refused } => self.cut = Some(refused),
             Kind::Outage { error, share } => self.error = Some((error, share)),
+            Kind::Peer(fault) => self.peers.worsen(fault),
             _ => {}
         }
     }

@@ -23,6 +23,7 @@ pub mod machine;
 pub mod model;
 pub mod network;
 pub mod operate;
+pub mod peers;
 pub mod post;
 pub mod process;
 pub mod question;

@@ -226,5 +226,6 @@ impl World<'_> {
         if std::mem::take(&mut self.nodes[usize::from(node)].resumes) {
             self.resume(usize::from(node));
         }
+        self.tell_maintenance(usize::from(node));
     }
 }

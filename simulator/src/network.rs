@@ -7,6 +7,7 @@ use tenure::election::{Answer, Op, RequestId};
 use tenure::lease::{Cause, Failure, StoreError};
 
 use super::faults::{Error, Weather};
+use super::peers::PeerLink;
 use super::store::{Stage, Store};
 use super::{MILLI, Span};
 
@@ -20,6 +21,8 @@ pub struct Link {
     pub error: Option<(Error, u8)>,
     /// What this candidate alone cannot do while it is examined.
     pub defect: Option<Defect>,
+    /// Its streams from and to other candidates.
+    pub peers: PeerLink,
 }
 
 /// A fault of one candidate that looks healthy: it can acquire the lease, and nothing more.

@@ -162,6 +162,9 @@ impl World<'_> {
         if from.is_leading() && !to.is_leading() && is_voluntary(reason) {
             self.gave_up(node, change, moment);
         }
+        if from.is_leading() && matches!(reason, Reason::Lapsed | Reason::Lost) {
+            self.close_streams(node);
+        }
         if let (true, Reason::Lapsed, Some(process)) =
             (from.is_leading(), reason, &mut self.nodes[usize::from(node)].process)
         {
@@ -224,6 +227,7 @@ impl World<'_> {
             self.check_health_loss(node, term);
         }
         if to == State::Draining {
+            self.notify_draining(node, term);
             self.plan_drained(node, span(drain));
         }
     }
@@ -253,6 +257,11 @@ impl World<'_> {
         let it = &mut self.nodes[usize::from(node)];
         let Some(process) = &mut it.process else { return };
         let alike = matches!(op, Op::Read) && process.reads_at_one_pace(self.now);
+        match op {
+            Op::Read => self.check_read(node),
+            Op::Acquire(bid) => self.check_bid(node, bid),
+            _ => {}
+        }
         let it = &self.nodes[usize::from(node)];
         let Some(process) = &it.process else { return };
         let violation = match op {
@@ -260,6 +269,9 @@ impl World<'_> {
             Op::Read if alike => Some((checker::Kind::NoJitter, "after as long as ever")),
             Op::Acquire(_) if process.paused => {
                 Some((checker::Kind::Ineligible, "although it is paused"))
+            }
+            Op::Acquire(_) if process.maintenance => {
+                Some((checker::Kind::Ineligible, "although maintenance is imminent"))
             }
             Op::Acquire(_) if it.plan.probing.is_some() && !process.probe_results.is_healthy() => {
                 Some((checker::Kind::Ineligible, "although its service is unhealthy"))

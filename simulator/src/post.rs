@@ -56,7 +56,7 @@ impl Post {
             }
             Some(Ok(Answer::Grant(grant))) => format!("granted on term {:?}", grant.record.term),
             Some(Ok(Answer::Term(term))) => format!("term {term}"),
-            Some(Ok(Answer::Done)) => "done".to_owned(),
+            Some(Ok(Answer::Done | Answer::Written(_))) => "done".to_owned(),
             Some(Err(error)) => format!("{}: {error}", error.outcome()),
         };
         format!("store: {} of candidate {}: {outcome}", message.op.name(), message.node)
@@ -111,6 +111,7 @@ impl World<'_> {
             answer: None,
             seen_term,
         };
+        self.note_handover(node, &message.op, &message.fate);
         if let (true, Some(after)) = (fate.broken, answered) {
             let answer = Some(Err(network::broken()));
             let message = self.post.insert(Message { answer, ..message.clone() });
@@ -236,10 +237,16 @@ impl World<'_> {
         let it = &mut self.nodes[usize::from(message.node)];
         let Message { node, life, id, .. } = *message;
         let renews = matches!(message.op, Op::Renew(_));
+        let bids = matches!(message.op, Op::Acquire(_));
+        let released = match &message.op {
+            Op::Release(bid) => Some(bid.nonce),
+            _ => None,
+        };
         let moment = it.moment(self.now);
         let answer = if it.life == life { message.answer.take() } else { None };
         self.post.remove(index);
         let Some(answer) = answer else { return };
+        let counts = it.process.as_ref().is_some_and(|it| it.waits_for == Some(id));
         if let Some(process) = &mut it.process
             && process.waits_for == Some(id)
         {
@@ -256,7 +263,20 @@ impl World<'_> {
                 process.renewed_at = process.sent_at;
             }
         }
+        if counts {
+            self.note_snapshot(node, &answer);
+            if let (true, Some(nonce)) = (answer.is_ok(), released) {
+                self.notify_released(node, nonce);
+            }
+            if bids && matches!(answer, Err(StoreError::Refused(_))) {
+                self.note_refused_bid(node);
+            }
+        }
+        let renewed = renews && answer.is_ok();
         self.answer(node, id, answer);
+        if renewed {
+            self.notify_holding(node);
+        }
     }
 
     pub(super) fn answer(&mut self, node: u8, id: RequestId, answer: Result<Answer, StoreError>) {

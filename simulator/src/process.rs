@@ -16,6 +16,7 @@ use super::clock::Clocks;
 use super::engine::{Engine, Extent};
 use super::network::Link;
 use super::operate::{HoldOff, Work};
+use super::peers::Subscription;
 use super::queue::{Event, Queue};
 use super::scenario::{NodePlan, Timings};
 use super::service::{ProbeResults, Service};
@@ -60,6 +61,8 @@ pub struct Node {
     pub cut_when_leading: bool,
     /// Whether it must be resumed when it wakes up.
     pub resumes: bool,
+    /// Whether maintenance of this machine is imminent.
+    pub maintenance: bool,
     /// Randomness for the core.
     rng: Rng,
     /// Randomness for the fate of its messages.
@@ -120,6 +123,8 @@ pub struct Process {
     pub nonce: Option<Nonce>,
     /// Whether an operator paused it.
     pub paused: bool,
+    /// Whether it was told that maintenance of its machine is imminent.
+    pub maintenance: bool,
     /// The results of its probes.
     pub probe_results: ProbeResults,
     /// The drain after its last leadership.
@@ -138,6 +143,8 @@ pub struct Process {
     pub observation: Option<Observation>,
     /// The hold-off of the current command.
     pub asked_hold_off: Option<Span>,
+    /// Its stream from the leader, and what follows from it.
+    pub subscription: Subscription,
 }
 
 impl Process {
@@ -194,6 +201,7 @@ impl Node {
             service: Service::default(),
             workload: Workload::default(),
             resumes: false,
+            maintenance: false,
             cut_when_leading: false,
             rng: Rng::with_seed(seed),
             network: Rng::with_seed(!seed),
@@ -275,6 +283,7 @@ impl Node {
             lapsed: None,
             nonce: None,
             paused: false,
+            maintenance: false,
             probe_results: ProbeResults::default(),
             work: None,
             hold_off: None,
@@ -283,6 +292,7 @@ impl Node {
             reads: (now, 0, 0),
             observation: None,
             asked_hold_off: None,
+            subscription: Subscription::default(),
         });
     }
 
@@ -323,7 +333,7 @@ impl Node {
     pub fn is_fit(&self) -> bool {
         let fit = |it: &Process| {
             let well = self.plan.probing.is_none() || it.probe_results.is_healthy();
-            well && !it.paused && it.hold_off.is_none()
+            well && !it.paused && !it.maintenance && it.hold_off.is_none()
         };
         !self.plan.observe
             && self.workload.child.is_none()
@@ -341,13 +351,19 @@ impl Node {
     /// find nothing due, so they are combined into one; [`Self::nap`] is for disturbed clocks.
     pub fn arm(&mut self, wait: Duration, now: Instant, queue: &mut Queue) {
         let Some(process) = &mut self.process else { return };
-        process.timer += 1;
         if wait == Duration::MAX {
+            process.timer += 1;
             process.wakes_at = Instant::MAX;
             return;
         }
         // The granularity of timers is a millisecond.
         let at = now + self.clocks.timer(wait).max(1_000_000);
+        // A flood of notices would leave as many stale timers behind; to wake up early is harmless.
+        let is_pending = now < process.wakes_at && process.wakes_at <= at + 1_000;
+        if process.subscription.hears && is_pending {
+            return;
+        }
+        process.timer += 1;
         process.wakes_at = at;
         queue.plan(at, Event::Wake { node: self.index, stamp: process.timer });
     }

@@ -52,6 +52,16 @@ pub enum Event {
     ChildEnds { node: u8, stamp: u32 },
     /// A candidate is notified that no process of its term is left.
     WorkloadExited { node: u8, stamp: u32 },
+    /// A notice of a leader reaches a standby.
+    Notice { message: u32 },
+    /// A standby connects to the leader that it has read of.
+    Connect { node: u8, stamp: u32 },
+    /// A standby checks for how long its leader has been silent.
+    Silence { node: u8, stamp: u32 },
+    /// A liar speaks, or a notice is replayed.
+    Lie { fault: u32 },
+    /// The heir must have bid.
+    HandoverDue,
     /// The next step of the examination after a phase of faults.
     Examine,
 }
@@ -71,6 +81,8 @@ impl Event {
             | Self::Drained { node, .. }
             | Self::Launch { node, .. }
             | Self::WorkloadExited { node, .. }
+            | Self::Connect { node, .. }
+            | Self::Silence { node, .. }
             | Self::Start { node } => Some(node),
             Self::Question { client, .. } => Some(client),
             _ => None,
@@ -104,6 +116,11 @@ impl Event {
             Self::WorkloadExited { node, stamp } => (21, node, u64::from(stamp)),
             Self::Written { node, write, .. } => (22, node, u64::from(write)),
             Self::Publish { node, .. } => (23, node, 0),
+            Self::Notice { message } => (24, 0, u64::from(message)),
+            Self::Connect { node, stamp } => (25, node, u64::from(stamp)),
+            Self::Silence { node, stamp } => (26, node, u64::from(stamp)),
+            Self::Lie { fault } => (27, 0, u64::from(fault)),
+            Self::HandoverDue => (28, 0, 0),
         };
         kind << 56 | u64::from(a) << 48 | b
     }

@@ -9,6 +9,7 @@ use fastrand::Rng;
 
 use super::engine::Extent;
 use super::faults::{self, Fault, log_span};
+use super::peers;
 use super::service::Probing;
 use super::store::Kind;
 use super::{MILLI, SECOND, Span, span};
@@ -71,6 +72,8 @@ pub struct Scenario {
     pub faithful: bool,
     pub store: Kind,
     pub store_ppm: i64,
+    /// Whether leaders notify their standbys.
+    pub peers: bool,
     /// A term that was written before, if any.
     pub seeded: Option<u64>,
     pub nodes: Vec<NodePlan>,
@@ -114,12 +117,14 @@ impl Scenario {
             faithful,
             store,
             store_ppm,
+            peers: false,
             seeded,
             nodes,
             faults: Vec::new(),
             phases: Vec::new(),
         };
         scenario.plan(&mut rng);
+        peers::plan(&mut scenario);
         scenario
     }
 
@@ -152,6 +157,7 @@ impl Scenario {
             faithful: true,
             store: Kind::Blob,
             store_ppm: 0,
+            peers: false,
             seeded: Some(1),
             nodes: vec![node; 3],
             faults,

@@ -139,6 +139,23 @@ impl World<'_> {
         self.restart_probes(node);
     }
 
+    /// Begins or ends the maintenance of a machine.
+    pub(super) fn set_maintenance(&mut self, node: usize, imminent: bool) {
+        self.nodes[node].maintenance = imminent;
+        self.tell_maintenance(node);
+    }
+
+    /// Tells a candidate of the maintenance of its machine, unless it stands still or knows of it.
+    pub(super) fn tell_maintenance(&mut self, node: usize) {
+        let it = &mut self.nodes[node];
+        let (imminent, awake) = (it.maintenance, it.asleep_until <= self.now);
+        if let Some(process) = it.process.as_mut().filter(|it| awake && it.maintenance != imminent)
+        {
+            process.maintenance = imminent;
+            self.turn(node as u8, Input::Maintenance { imminent });
+        }
+    }
+
     /// Begins a run of a probe.
     pub(super) fn probe(&mut self, node: u8, probe: u8, stamp: u32) {
         let phase = self.examination.step() == Step::Phase;
@@ -241,6 +258,7 @@ impl World<'_> {
 
 /// Returns whether a leader that left for this reason did so voluntarily.
 pub fn is_voluntary(reason: Reason) -> bool {
-    use Reason::{ChildEnded, Paused, Resigned, SteppedDown, Transferred, Unhealthy};
-    matches!(reason, Resigned | SteppedDown | Transferred | Paused | Unhealthy | ChildEnded)
+    use Reason as R;
+    let asked = matches!(reason, R::Resigned | R::SteppedDown | R::Transferred | R::Paused);
+    asked || matches!(reason, R::Unhealthy | R::Maintenance | R::ChildEnded)
 }

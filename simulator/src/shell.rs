@@ -32,7 +32,7 @@ use tenure::metrics::Metrics;
 use tenure::publish::file::Writer;
 use tenure::status::publish_acks::PublishAcks;
 use tenure::status::{
-    About, Heartbeat, Past, ProbeResult, ProbeState, Published, Role, RouteReport,
+    About, Heartbeat, Maintenance, Past, ProbeResult, ProbeState, Published, Role, RouteReport,
 };
 use tokio::sync::watch;
 
@@ -157,7 +157,7 @@ impl Shell {
             }
             // The connection of a request that was given up is closed.
             Input::Answer { .. } => {}
-            Input::Wakeup => self.desk.borrow_mut().notify(),
+            Input::Wakeup { held_by } => self.desk.borrow_mut().notify(held_by),
             // What it publishes is acknowledged by those who do.
             Input::PublishAcked => {}
             // Its timers may be early, not late: any message makes it look at the clock.
@@ -174,6 +174,16 @@ impl Shell {
             }
             Input::Peer(notice) => {
                 self.say(control.peer_notified(notice), now);
+            }
+            Input::Maintenance { imminent } => {
+                let announced = imminent.then(|| Maintenance {
+                    event_id: String::new(),
+                    kind: "Freeze",
+                    not_before: None,
+                    started: true,
+                    imminent,
+                });
+                self.say(control.maintenance_reported(announced), now);
             }
             Input::WorkloadExited { term, hold_off } => {
                 self.say(control.workload_exited(term, hold_off), now);

@@ -192,6 +192,14 @@ impl Store {
         }
     }
 
+    /// Returns the acquisition that a notice names as the holder.
+    pub fn held_by(&mut self, now: Instant) -> Option<Nonce> {
+        match self.kind {
+            Kind::Object => self.standing.as_ref().and_then(Standing::named),
+            Kind::Blob | Kind::Host => self.record.nonce.filter(|_| self.is_leased(now)),
+        }
+    }
+
     /// Returns whether the lease is held.
     pub fn is_leased(&mut self, now: Instant) -> bool {
         if self.kind == Kind::Object {

@@ -12,6 +12,7 @@ use super::client::{Client, Resource};
 use super::engine::Extent;
 use super::examine::Examination;
 use super::network;
+use super::peers::Network;
 use super::post::Post;
 use super::process::Node;
 use super::queue::{Event, Queue};
@@ -29,6 +30,8 @@ pub struct Outcome {
     pub faults: u64,
     /// The number of leaderships that began.
     pub elections: u64,
+    /// The reads of standbys between two notices of an honest leader, and the time between these.
+    pub notified: (u64, Span),
     /// A digest of all events.
     pub history: u64,
     /// The first violation, if there is one.
@@ -42,7 +45,7 @@ impl Outcome {
         let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
         let text = text.unwrap_or_else(|| "a panic without a message".to_owned());
         let violation = Some(Violation { kind: checker::Kind::Panicked, at: 0, text });
-        Self { length: 0, faults: 0, elections: 0, history: 0, violation }
+        Self { length: 0, faults: 0, elections: 0, notified: (0, 0), history: 0, violation }
     }
 }
 
@@ -73,6 +76,7 @@ pub struct World<'a> {
     /// When the last message in transit reaches the store.
     pub(super) last_arrival: Instant,
     pub(super) post: Post,
+    pub(super) peers: Network,
     history: u64,
     /// The lines of the trace, if it is enabled.
     pub(super) trace: Option<Vec<String>>,
@@ -107,6 +111,7 @@ impl<'a> World<'a> {
             rng: seeds,
             last_arrival: 0,
             post: Post::default(),
+            peers: Network::new(scenario.seed),
             history: scenario.seed,
             trace: None,
             timeline: None,
@@ -162,6 +167,7 @@ impl<'a> World<'a> {
             length: self.now,
             faults: self.faults,
             elections: self.checker.elections,
+            notified: self.peers.notified,
             history: self.history,
             violation: self.checker.violation.clone(),
         }
@@ -209,6 +215,7 @@ impl<'a> World<'a> {
     fn handle(&mut self, event: Event) {
         let waits_for = match event {
             Event::Deliver { message } => Some(self.post.addressee(message)),
+            Event::Notice { message } => Some(self.peers.addressee(message)),
             // Only a stop of the machine stops a watchdog and its child.
             Event::Watchdog { node, .. } | Event::ChildEnds { node, .. } => {
                 self.nodes[usize::from(node)].machine_stands.then_some(node)
@@ -249,7 +256,8 @@ impl<'a> World<'a> {
             Event::Written { node, life, write } => self.written(node, life, write),
             Event::Publish { node, life } => self.run_publishers(node, life),
             Event::Changed { node } => {
-                self.turn(node, Input::Wakeup);
+                let held_by = self.store.held_by(self.now);
+                self.turn(node, Input::Wakeup { held_by });
             }
             Event::Arrive { message } => self.arrive(message),
             Event::Deliver { message } => self.deliver(message),
@@ -261,6 +269,11 @@ impl<'a> World<'a> {
             Event::Inject { fault } => self.inject(fault),
             Event::EndFault { fault } => self.end_fault(fault),
             Event::Examine => self.examine(),
+            Event::Notice { message } => self.deliver_notice(message),
+            Event::Connect { node, stamp } => self.connect(node, stamp),
+            Event::Silence { node, stamp } => self.end_silence(node, stamp),
+            Event::Lie { fault } => self.lie(fault),
+            Event::HandoverDue => self.check_handover(),
             Event::Probe { node, probe, stamp } => self.probe(node, probe, stamp),
             Event::Probed { node, probe, stamp } => self.probed(node, probe, stamp),
             Event::Drained { node, stamp } => self.drained(node, stamp),

@@ -39,6 +39,11 @@ fn remedy(command: &Command, state: State, status: &Document<'_>) -> String {
             "it was started with --observe and never competes"
         }
         (Command::Pause, _) => "it is shutting down, and resigns anyway",
+        (Command::Resume, State::Unhealthy)
+            if status.maintenance.as_ref().is_some_and(|it| it.imminent) =>
+        {
+            "it competes again when the maintenance of its machine is over; `tenure status` shows it"
+        }
         (Command::Resume, State::Unhealthy) => {
             "it competes again when its health probes succeed; `tenure status` shows them"
         }

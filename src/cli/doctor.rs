@@ -8,13 +8,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::ExecSettingsArgs;
-use super::surroundings;
 use super::terminal::{self, Colour, Style, harmless};
+use super::{peer_checks, surroundings};
 use crate::clock;
 use crate::config::{Environment, Faults, Setting, Settings, Verb, duration, load_to_examine};
 use crate::election::LARGEST_TERM;
-use crate::lease::Anomaly;
 use crate::lease::text::INVALID_NAME;
+use crate::lease::{Anomaly, Snapshot};
 use crate::publish::route;
 use crate::status::words::spoken;
 use crate::store::{self, Finding, LeaseAdmin, Verdict};
@@ -72,6 +72,7 @@ pub async fn run(args: Args, environment: &Environment) -> ExitCode {
     };
     let settings = &loaded.settings;
     printer.print(&finding(Verdict::Passed, "settings", settings.summary()));
+    let mut seen = None;
     match store::open(settings) {
         Ok(store) => {
             if args.create && !create(&store, settings, args.yes, &mut printer).await {
@@ -80,7 +81,9 @@ pub async fn run(args: Args, environment: &Environment) -> ExitCode {
             match tokio::time::timeout(EXAMINATION, store.examine()).await {
                 Ok(findings) => {
                     findings.iter().for_each(|it| printer.print(it));
-                    of_anomalies(&store, settings).await.iter().for_each(|it| printer.print(it));
+                    seen = read(&store).await;
+                    let anomalies = seen.as_mut().map(|it| of_anomalies(it, settings));
+                    anomalies.iter().flatten().for_each(|it| printer.print(it));
                 }
                 Err(_) => printer.print(&Finding {
                     remedy: Some("check for a firewall between this host and the store".to_owned()),
@@ -99,6 +102,9 @@ pub async fn run(args: Args, environment: &Environment) -> ExitCode {
     }
     of_timings(settings).iter().for_each(|it| printer.print(it));
     surroundings::examine(&loaded).await.iter().for_each(|it| printer.print(it));
+    if let Some(it) = &settings.peers {
+        peer_checks::examine(it, seen.as_ref()).await.iter().for_each(|it| printer.print(it));
+    }
     if let Some(it) = &settings.kubernetes {
         route::examine(it).await.iter().for_each(|it| printer.print(it));
     }
@@ -118,12 +124,13 @@ pub(super) fn finding(
     Finding { subject: subject.into(), verdict, detail: detail.into(), remedy: None }
 }
 
-/// Reads the lease, and reports what no candidate of Tenure writes. Whether it can be read at all is
-/// for the store's own examination.
-async fn of_anomalies(store: &Arc<dyn LeaseAdmin>, settings: &Settings) -> Vec<Finding> {
-    let Ok(Ok(mut seen)) = tokio::time::timeout(EXAMINATION, store.read()).await else {
-        return Vec::new();
-    };
+/// Reads the lease; `None` if it cannot be read, which is for the store's own examination.
+async fn read(store: &Arc<dyn LeaseAdmin>) -> Option<Snapshot> {
+    tokio::time::timeout(EXAMINATION, store.read()).await.ok()?.ok()
+}
+
+/// Reports what no candidate of Tenure writes, and removes it.
+fn of_anomalies(seen: &mut Snapshot, settings: &Settings) -> Vec<Finding> {
     let term = seen.record.term.filter(|term| *term >= LARGEST_TERM).map(|term| Finding {
         remedy: Some(
             "once you are sure that no leader is active, delete the record and run `tenure doctor \

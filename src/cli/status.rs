@@ -22,7 +22,7 @@ use facts::facts;
 /// The sidecar, and the format of the output.
 #[derive(clap::Args, Clone, Debug)]
 #[command(after_help = "\
-With --peers=on, the table shows every candidate, whichever instance is asked: the leader first, then in
+With --peers, the table shows every candidate, whichever instance is asked: the leader first, then in
 the order in which they are next in line. A candidate without contact for lease-duration has the role
 unknown. Without peers, an instance sees only the lease: itself, the holder and a named successor.
 
@@ -158,7 +158,7 @@ mod tests {
              candidate  role    state   term  left  note\n\
              web-1      active  leader  42    8.1s  this instance leads\n\
              Other candidates are not known here: without peers, an instance sees only the lease.\n\
-             With --peers=on, this table shows every candidate, and who is next in line.\n\
+             With --peers, this table shows every candidate, and who is next in line.\n\
              \n\
              transitions, UTC     state       why\n\
              2026-11-20 07:57:48  leader      the term was written, term 42\n\

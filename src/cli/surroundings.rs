@@ -1,14 +1,17 @@
-//! Findings about the sidecar's surroundings: the shutdown time, the health probes, the hooks, TLS
-//! and the admin listener.
+//! Findings about the sidecar's surroundings: the shutdown time, the health probes, the hooks, TLS, the
+//! admin listener, agent checks and the maintenance of the machine.
 //!
 //! No hook is run and no webhook called, since that would announce a change that did not happen.
 //! Each probe runs once.
+
+use std::net::SocketAddr;
 
 use rustix::fs::Access;
 
 use super::doctor::finding;
 use crate::clock;
 use crate::config::{Admin, Ending, Hook, Loaded, Settings, Warning};
+use crate::maintenance;
 use crate::probe::Probes;
 use crate::store::{Finding, Verdict};
 use crate::tls::{ServerFiles, ServerTls};
@@ -21,6 +24,10 @@ pub(super) async fn examine(loaded: &Loaded) -> Vec<Finding> {
     findings.extend(settings.hooks.iter().map(|(name, it)| hook(name, it)));
     findings.extend(settings.tls.as_ref().map(tls));
     findings.extend(settings.admin.as_ref().map(admin));
+    findings.extend(settings.agent_check.as_ref().map(agent_check));
+    if let Some(source) = &settings.scheduled_events {
+        findings.extend(maintenance::examine(source, clock::now()).await);
+    }
     findings.extend(loaded.warnings.iter().map(doubt));
     findings
 }
@@ -121,6 +128,24 @@ fn admin(admin: &Admin) -> Finding {
         format!("{admin} can be created")
     };
     finding(Verdict::Passed, "admin", detail)
+}
+
+/// HAProxy keeps the last answer of an agent that answers no more.
+fn agent_check(address: &SocketAddr) -> Finding {
+    Finding {
+        remedy: Some(
+            "give each server a health check beside it, of /livez on the status listener: \
+             docs/haproxy.md"
+                .to_owned(),
+        ),
+        ..finding(
+            Verdict::Passed,
+            "agent check",
+            format!(
+                "HAProxy is answered on {address}; it keeps the last answer of an instance that died"
+            ),
+        )
+    }
 }
 
 fn doubt(doubt: &Warning) -> Finding {

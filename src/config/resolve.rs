@@ -11,6 +11,7 @@ use super::faults::{Faults, Problem, Source, Warning};
 use super::kubernetes::Cluster;
 use super::layers::{Flags, Layers};
 use super::reader::Reader;
+use super::scheduled_events;
 use super::settings::{FileSettings, Settings, StoreSettings};
 use super::store_url::{self, StoreUrl};
 use super::table::{Setting, Verb};
@@ -100,8 +101,10 @@ impl Reader<'_> {
         let own_tls = tls.as_ref().and_then(Option::as_ref);
         let (peers, rank) = (self.peers(host, listen.as_deref(), own_tls), self.rank());
         let admin = self.admin(listen.as_deref());
+        let agent_check = self.agent_check(listen.as_deref(), admin.as_ref());
         let withheld = self.withheld();
         let health = self.health(withheld.as_ref());
+        let scheduled_events = self.optional("scheduled-events", scheduled_events::parse);
         let drain_timeout = self.one("drain-timeout", values::duration);
         let hooks = self.hooks(withheld.as_ref());
         let log_format = self.log_format();
@@ -118,10 +121,12 @@ impl Reader<'_> {
             max_connections: max_connections?,
             max_connections_per_peer: max_connections_per_peer?,
             allowed_hosts: allowed_hosts?,
+            agent_check: agent_check?,
             tls: tls?,
             status_files: status_files?,
             admin: admin?,
             health: health?,
+            scheduled_events: scheduled_events?.flatten(),
             peers: peers?,
             rank: rank?,
             drain_timeout: drain_timeout?,

@@ -2,6 +2,7 @@
 //! or hook is run; checked on this machine is only what a start would fail for: programs, addresses,
 //! directories, the token file.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use super::admin::{self, Admin};
@@ -42,6 +43,38 @@ impl Reader<'_> {
         if let Some(problem) = problem {
             self.fault(setting, Some(&listen.to_string()), self.source(setting), problem);
         }
+    }
+
+    /// Reads the address for agent checks, which no other listener may have.
+    pub(super) fn agent_check(
+        &mut self,
+        listen: Option<&[Listen]>,
+        admin: Option<&Option<Admin>>,
+    ) -> Option<Option<SocketAddr>> {
+        let Some(address) = self.optional("agent-check", values::tcp_address)? else {
+            return Some(None);
+        };
+        let own = Listen::Tcp(address);
+        self.check_listener("agent-check", &own);
+        let admin = match admin {
+            Some(Some(Admin::Tcp { address, .. })) => Some(Listen::Tcp(*address)),
+            _ => None,
+        };
+        for (setting, whose, taken) in
+            [("listen", "status", listen.unwrap_or_default()), ("admin", "admin", admin.as_slice())]
+        {
+            if taken.iter().any(|it| it.overlaps(&own)) {
+                let problem = Problem::new(
+                    format!(
+                        "is also an address of the {whose} listener{}",
+                        self.sources(&[setting])
+                    ),
+                    "use another port: an agent check is no HTTP request",
+                );
+                self.fault_of("agent-check", problem);
+            }
+        }
+        Some(Some(address))
     }
 
     /// Reads the status files.

@@ -1,6 +1,7 @@
 //! The validated settings.
 
 use std::fmt;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -11,6 +12,7 @@ use super::health::{Health, Probe};
 use super::hooks::{Hook, Hooks};
 use super::kubernetes::{KubePublishing, KubernetesSettings, Route};
 use super::peers::{Peers, Rank};
+use super::scheduled_events::ScheduledEvents;
 use super::store_url::StoreUrl;
 use super::timings::Timings;
 use super::values::{Listen, LogFormat, StatusFile};
@@ -44,6 +46,8 @@ pub struct Settings {
     /// The names, beside those of loopback, that the `Host` header of its requests may have; empty
     /// for loopback alone on loopback, and any elsewhere.
     pub allowed_hosts: Vec<String>,
+    /// The address that answers agent checks of HAProxy.
+    pub agent_check: Option<SocketAddr>,
     /// The files of TLS on the TCP addresses of the status listener beyond loopback; `None` for no
     /// TLS.
     pub tls: Option<ServerFiles>,
@@ -53,6 +57,8 @@ pub struct Settings {
     pub admin: Option<Admin>,
     /// The health probes, which must succeed for this instance to compete.
     pub health: Health,
+    /// The source of announcements of maintenance of this machine.
+    pub scheduled_events: Option<ScheduledEvents>,
     /// How the candidates are connected; `None` without peers.
     pub peers: Option<Peers>,
     /// What decides who is next in line.
@@ -95,6 +101,8 @@ impl Settings {
             activation_delay,
         } = self.timings;
         let kubernetes = self.kubernetes.as_ref();
+        let or_none =
+            |it: Option<&dyn fmt::Display>| it.map_or("none".to_owned(), |it| it.to_string());
         let list = |items: Vec<String>| {
             if items.is_empty() { "none".to_owned() } else { items.join(",") }
         };
@@ -102,7 +110,8 @@ impl Settings {
             "election={} identity={:?} advertise={} store={} kube-api={} kube-route={} \
              lease-duration={} renew-deadline={} \
              retry-period={} request-timeout={} activation-delay={} observe={} listen={} \
-             tls-cert={} status-file={} admin={} health={} peers={} priority={} drain-timeout={} hooks={}",
+             agent-check={} tls-cert={} status-file={} admin={} health={} scheduled-events={} peers={} \
+             priority={} drain-timeout={} hooks={}",
             self.election,
             self.identity,
             self.advertise.as_deref().unwrap_or("none"),
@@ -116,10 +125,12 @@ impl Settings {
             duration::format(activation_delay),
             self.observe,
             list(self.listen.iter().map(ToString::to_string).collect()),
+            or_none(self.agent_check.as_ref().map(|it| it as _)),
             self.tls.as_ref().map_or("none".to_owned(), |it| it.own.cert.display().to_string()),
             list(self.status_files.iter().map(|it| it.path.display().to_string()).collect()),
             self.admin.as_ref().map_or("none".to_owned(), ToString::to_string),
             list(self.health.probes.iter().map(ToString::to_string).collect()),
+            or_none(self.scheduled_events.as_ref().map(|it| it as _)),
             self.peers.as_ref().map_or("off".to_owned(), |it| it.url.to_string()),
             self.rank.priority,
             duration::format(self.drain_timeout),

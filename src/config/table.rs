@@ -235,6 +235,13 @@ pub const SETTINGS: &[Setting] = &[
         ..STATUS
     },
     Setting {
+        name: "agent-check",
+        kind: Kind::Text("ADDRESS", "^.+:[0-9]{1,5}$"),
+        help: "Address that answers HAProxy's agent checks, `IP:PORT`: `ready` for the leader, `drain` \
+               while it drains, else `maint`",
+        ..STATUS
+    },
+    Setting {
         name: "tls-cert",
         kind: Kind::Path,
         help: "File with the certificate of the status listener, followed by the intermediate ones, \
@@ -321,6 +328,15 @@ pub const SETTINGS: &[Setting] = &[
         kind: Kind::Count,
         default: Some("2"),
         help: "Successes in a row after which an instance competes, also at start",
+        ..HEALTH
+    },
+    Setting {
+        name: "scheduled-events",
+        kind: Kind::Text("SOURCE", "^(off|azure|azure:http://.+)$"),
+        otherwise: "`off`",
+        help: "Hand over before maintenance of this machine, and do not compete until it is over: \
+               `azure` asks its Instance Metadata Service for scheduled events, \
+               `azure:http://HOST:PORT` a relay of it",
         ..HEALTH
     },
     Setting {

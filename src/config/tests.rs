@@ -53,7 +53,7 @@ static TOKEN_FILE: LazyLock<String> = LazyLock::new(|| {
 });
 
 /// For each setting a valid value that is not its default; all are valid together.
-static SAMPLES: LazyLock<[(&str, &[&str]); 50]> = LazyLock::new(|| {
+static SAMPLES: LazyLock<[(&str, &[&str]); 52]> = LazyLock::new(|| {
     let one = |path: &'static String| -> &'static [&'static str] { vec![path.as_str()].leak() };
     let token_file = one(&TOKEN_FILE);
     let [cert, key, client_ca] = tls::FILES.each_ref().map(one);
@@ -81,6 +81,7 @@ static SAMPLES: LazyLock<[(&str, &[&str]); 50]> = LazyLock::new(|| {
         ("max-connections", &["7"]),
         ("max-connections-per-peer", &["5"]),
         ("allowed-hosts", &["tenure.internal"]),
+        ("agent-check", &["127.0.0.1:3"]),
         ("tls-cert", cert),
         ("tls-key", key),
         ("tls-client-ca", client_ca),
@@ -101,11 +102,12 @@ static SAMPLES: LazyLock<[(&str, &[&str]); 50]> = LazyLock::new(|| {
         ("health-timeout", &["2s"]),
         ("health-failures", &["4"]),
         ("health-successes", &["5"]),
+        ("scheduled-events", &["azure"]),
         ("peers", &["true"]),
-        ("peer-address", &["10.0.0.2:3"]),
+        ("peer-address", &["10.0.0.1:4040"]),
         ("peer-ca", client_ca),
-        ("priority", &["70"]),
-        ("zone", &["west"]),
+        ("priority", &["60"]),
+        ("zone", &["a"]),
         ("preempt-after", &["30s"]),
         ("drain-timeout", &["6s"]),
         ("stop-timeout", &["2s"]),
@@ -138,8 +140,8 @@ fn without_settings_the_defaults_are_the_documented_ones() {
             "election=default identity=\"host\" advertise=none store=file://{} kube-api=none \
              kube-route=none lease-duration=15s renew-deadline=10s retry-period=2s \
              request-timeout=2s activation-delay=0s observe=false listen=127.0.0.1:4040 \
-             tls-cert=none status-file=none admin=none health=none peers=off priority=50 \
-         drain-timeout=0s hooks=none",
+             agent-check=none tls-cert=none status-file=none admin=none health=none \
+             scheduled-events=none peers=off priority=50 drain-timeout=0s hooks=none",
             directory.display()
         )
     );

@@ -329,6 +329,17 @@ pub(super) fn address(text: &str) -> Result<Listen, Problem> {
     })
 }
 
+/// Parses the address of a listener that is no socket.
+pub(super) fn tcp_address(text: &str) -> Result<SocketAddr, Problem> {
+    match address(text)? {
+        Listen::Tcp(address) => Ok(address),
+        Listen::Unix(_) => Err(Problem::new(
+            "is a unix socket, which HAProxy cannot ask",
+            "write an address with a port, such as 0.0.0.0:4042",
+        )),
+    }
+}
+
 /// Parses the status files; the file name extension chooses the format.
 pub(super) fn status_files(texts: &[String]) -> Result<Vec<StatusFile>, Problem> {
     let mut all: Vec<StatusFile> = Vec::new();

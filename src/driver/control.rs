@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::election::{Command, Input, PeerNotice, Progress, Refusal, State};
-use crate::status::{CandidateTable, ProbeResult, RouteReport};
+use crate::status::{CandidateTable, Maintenance, ProbeResult, RouteReport};
 
 /// The capacity of the queue; a sender waits while it is full.
 const QUEUE: usize = 16;
@@ -45,6 +45,9 @@ pub enum Message {
     Route(RouteReport),
     /// The candidates, for the status alone.
     Candidates(CandidateTable),
+    /// The next maintenance of this machine, for the election and for the status; `None` if none is
+    /// announced.
+    Maintenance(Option<Maintenance>),
 }
 
 impl Control {
@@ -84,6 +87,11 @@ impl Control {
     /// Reports the candidates.
     pub async fn candidates_reported(&self, table: CandidateTable) {
         self.send(Message::Candidates(table)).await;
+    }
+
+    /// Reports the next maintenance of this machine; `None` if none is announced.
+    pub async fn maintenance_reported(&self, announced: Option<Maintenance>) {
+        self.send(Message::Maintenance(announced)).await;
     }
 
     /// Reports that all processes of this term have exited, or that none will start. If this

@@ -9,7 +9,7 @@ use crate::clock::Moment;
 use crate::election::{Status, Transition};
 use crate::status::publish_acks::PublishAcks;
 use crate::status::{
-    CandidateTable, Judgement, Past, ProbeResult, Published, REMEMBERED, RouteReport,
+    CandidateTable, Judgement, Maintenance, Past, ProbeResult, Published, REMEMBERED, RouteReport,
 };
 
 /// Publishes the status, and tracks whether passive has been acknowledged.
@@ -19,7 +19,8 @@ pub struct Publisher {
     /// The publication that was the first passive one after active, until files and route have
     /// acknowledged it.
     unacked: Option<u64>,
-    /// Whether a probe, the route or the candidates have changed since the last publication.
+    /// Whether a probe, the route, the candidates or the maintenance have changed since the last
+    /// publication.
     changed: bool,
 }
 
@@ -51,6 +52,16 @@ impl Publisher {
         self.record(|last| {
             let is_new = last.candidates.as_ref().is_none_or(|known| known.differs(&table));
             last.candidates = Some(table);
+            is_new
+        });
+    }
+
+    /// Records the next maintenance of this machine. Readers are woken by the next
+    /// [`publish`](Self::publish), and only by news.
+    pub(super) fn maintenance(&mut self, announced: Option<Maintenance>) {
+        self.record(|last| {
+            let is_new = last.maintenance != announced;
+            last.maintenance = announced;
             is_new
         });
     }

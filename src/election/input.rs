@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{Answer, PeerNotice, RequestId, State};
-use crate::lease::{StoreError, Successor};
+use crate::lease::{Nonce, StoreError, Successor};
 
 /// An event, the argument of [`Election::handle`](super::Election::handle).
 #[derive(Clone, Debug, PartialEq)]
@@ -19,8 +19,12 @@ pub enum Input {
         answer: Result<Answer, StoreError>,
     },
     /// The store reports that something may have changed: a hint, never evidence. The next read of a
-    /// standby is due now, unless it backs off.
-    Wakeup,
+    /// standby is due now, unless it backs off, and so is the next renewal of a holder that the report
+    /// does not name.
+    Wakeup {
+        /// The acquisition that holds the lease, if the store's report names one.
+        held_by: Option<Nonce>,
+    },
     /// A notice of the leader's stream: a hint like a wake-up, never evidence.
     Peer(PeerNotice),
     /// All publishers have acknowledged passive since the leadership ended: a pending release may be
@@ -34,6 +38,12 @@ pub enum Input {
         healthy: bool,
         /// The term in which it began, if any.
         begun_in: Option<u64>,
+    },
+    /// Maintenance of the machine is imminent, or no longer is. Until it is over, this candidate does
+    /// not compete, and leadership ends as with an unhealthy service.
+    Maintenance {
+        /// Whether it is imminent, or has begun.
+        imminent: bool,
     },
     /// All processes of a term have exited, or none will start. If this candidate still leads in that
     /// term, its leadership ends.

@@ -74,6 +74,13 @@ pub enum StateValue {
     SeenFree(Moment),
 }
 
+impl StateValue {
+    /// Returns flags as one value.
+    fn of(flags: [bool; 3]) -> Self {
+        Self::Variant(flags.iter().rev().fold(0, |all, flag| 2 * all + u8::from(*flag)))
+    }
+}
+
 impl Election {
     /// Passes all that determines the further behaviour of this election to `emit`, in a fixed
     /// order. Two elections of one config that yield the same values behave alike from then on.
@@ -85,6 +92,7 @@ impl Election {
             pending_release,
             health,
             paused,
+            maintenance,
             hold_off,
             deference,
             observation,
@@ -122,7 +130,7 @@ impl Election {
         if let Some(pending_release) = pending_release {
             pending_release.model_state(emit);
         }
-        emit(StateValue::Variant(u8::from(health.is_healthy()) + 2 * u8::from(*paused)));
+        emit(StateValue::of([health.is_healthy(), *paused, *maintenance]));
         emit(StateValue::Variant(u8::from(hold_off.is_some()) + 2 * u8::from(deference.is_some())));
         if let Some(HoldOff { nonce: _, length, from: Some(from) }) = hold_off {
             emit(StateValue::Wait(*from, *length));
@@ -263,7 +271,8 @@ impl Role {
 
 impl HeldLease {
     fn model_state(&self, emit: &mut impl FnMut(StateValue)) {
-        let Self { bid, belief, renewal } = self;
+        // The hints limit requests, and no wake-up of a holder is modelled.
+        let Self { bid, belief, renewal, hints: _ } = self;
         emit(StateValue::Lease(bid.lease));
         emit(StateValue::Belief(belief.sent));
         emit(StateValue::Variant(belief.suspended.into()));

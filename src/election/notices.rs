@@ -16,7 +16,7 @@ impl Election {
             Role::Standby { .. } if !self.store_reached => Standing::Starting,
             Role::Standby { .. } if self.config.observe => Standing::Observing,
             Role::Standby { .. } if self.paused => Standing::Paused,
-            Role::Standby { .. } if !self.health.is_healthy() => Standing::Unhealthy,
+            Role::Standby { .. } if !self.is_fit() => Standing::Unhealthy,
             Role::Standby { .. } => Standing::Standby,
             Role::Activating(_) => Standing::Activating,
             Role::Leader(leader) => Standing::Leader {

@@ -39,6 +39,10 @@ pub enum Reason {
     Unhealthy,
     /// The service became healthy.
     Recovered,
+    /// Maintenance of the machine is imminent, or has begun.
+    Maintenance,
+    /// The maintenance of the machine is over, or was cancelled.
+    MaintenanceOver,
     /// The processes of the term exited by themselves.
     ChildEnded,
     /// The service reported that its work is finished.
@@ -68,6 +72,8 @@ impl Reason {
             Self::Resumed => "resumed",
             Self::Unhealthy => "unhealthy",
             Self::Recovered => "recovered",
+            Self::Maintenance => "maintenance",
+            Self::MaintenanceOver => "maintenance-over",
             Self::ChildEnded => "child-ended",
             Self::Drained => "drained",
             Self::DrainOver => "drain-over",
@@ -100,7 +106,7 @@ impl Transition {
 }
 
 /// Every possible change of state.
-pub const TRANSITIONS: [(State, State, Reason); 68] = {
+pub const TRANSITIONS: [(State, State, Reason); 75] = {
     use Reason as R;
     use State as S;
     [
@@ -113,11 +119,13 @@ pub const TRANSITIONS: [(State, State, Reason); 68] = {
         (S::Standby, S::Activating, R::Acquired),
         (S::Standby, S::Paused, R::Paused),
         (S::Standby, S::Unhealthy, R::Unhealthy),
+        (S::Standby, S::Unhealthy, R::Maintenance),
         (S::Standby, S::Stopped, R::Resigned),
         (S::Paused, S::Standby, R::Resumed),
         (S::Paused, S::Unhealthy, R::Resumed),
         (S::Paused, S::Stopped, R::Resigned),
         (S::Unhealthy, S::Standby, R::Recovered),
+        (S::Unhealthy, S::Standby, R::MaintenanceOver),
         (S::Unhealthy, S::Paused, R::Paused),
         (S::Unhealthy, S::Stopped, R::Resigned),
         (S::Activating, S::Leader, R::TermWritten),
@@ -128,6 +136,7 @@ pub const TRANSITIONS: [(State, State, Reason); 68] = {
         (S::Activating, S::Standby, R::SteppedDown),
         (S::Activating, S::Paused, R::Paused),
         (S::Activating, S::Unhealthy, R::Unhealthy),
+        (S::Activating, S::Unhealthy, R::Maintenance),
         (S::Activating, S::Stopped, R::Resigned),
         (S::Leader, S::Jeopardy, R::RenewalFailed),
         (S::Leader, S::Jeopardy, R::ClockJumped),
@@ -137,24 +146,28 @@ pub const TRANSITIONS: [(State, State, Reason); 68] = {
         (S::Leader, S::Draining, R::Transferred),
         (S::Leader, S::Draining, R::Paused),
         (S::Leader, S::Draining, R::Unhealthy),
+        (S::Leader, S::Draining, R::Maintenance),
         (S::Leader, S::Standby, R::Lapsed),
         (S::Leader, S::Standby, R::Lost),
         (S::Leader, S::Standby, R::SteppedDown),
         (S::Leader, S::Standby, R::ChildEnded),
         (S::Leader, S::Paused, R::Paused),
         (S::Leader, S::Unhealthy, R::Unhealthy),
+        (S::Leader, S::Unhealthy, R::Maintenance),
         (S::Leader, S::Stopped, R::Resigned),
         (S::Jeopardy, S::Draining, R::Resigned),
         (S::Jeopardy, S::Draining, R::SteppedDown),
         (S::Jeopardy, S::Draining, R::Transferred),
         (S::Jeopardy, S::Draining, R::Paused),
         (S::Jeopardy, S::Draining, R::Unhealthy),
+        (S::Jeopardy, S::Draining, R::Maintenance),
         (S::Jeopardy, S::Standby, R::Lapsed),
         (S::Jeopardy, S::Standby, R::Lost),
         (S::Jeopardy, S::Standby, R::SteppedDown),
         (S::Jeopardy, S::Standby, R::ChildEnded),
         (S::Jeopardy, S::Paused, R::Paused),
         (S::Jeopardy, S::Unhealthy, R::Unhealthy),
+        (S::Jeopardy, S::Unhealthy, R::Maintenance),
         (S::Jeopardy, S::Stopped, R::Resigned),
         (S::Draining, S::Standby, R::Drained),
         (S::Draining, S::Standby, R::DrainOver),

@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::election::peer::PeerOutcome;
 use crate::election::reason::Transition;
 use crate::election::status::Holder;
-use crate::lease::{Bid, Grant, LeaseId, Nonce, Snapshot, Successor};
+use crate::lease::{Bid, Grant, LeaseId, Nonce, Snapshot, Successor, Version};
 
 /// A request to the store, to be sent now. The driver hands in exactly one answer for each, an
 /// unknown one when `timeout` is over.
@@ -94,6 +94,25 @@ pub enum Answer {
     Term(u64),
     /// The answer to a renewal, the write of a successor, or a release.
     Done,
+    /// Like [`Done`](Self::Done), with the version that was written, for [`Bid::written`].
+    Written(Version),
+}
+
+impl Answer {
+    /// Returns the version that was written, if the store returned one.
+    pub(super) fn version(&self) -> Option<&Version> {
+        match self {
+            Self::Grant(grant) => grant.version.as_ref(),
+            Self::Written(version) => Some(version),
+            Self::Snapshot(_) | Self::Term(_) | Self::Done => None,
+        }
+    }
+}
+
+impl From<Option<Version>> for Answer {
+    fn from(written: Option<Version>) -> Self {
+        written.map_or(Self::Done, Self::Written)
+    }
 }
 
 /// The entropy for one turn, drawn by the driver, since the election draws none.

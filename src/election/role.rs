@@ -7,6 +7,7 @@ use std::time::Duration;
 use super::request::Op;
 use super::retry::RetryTimer;
 use super::status::Belief;
+use super::wakeup::Hints;
 use crate::clock::Moment;
 use crate::lease::{Bid, Successor};
 
@@ -55,6 +56,8 @@ pub(super) struct HeldLease {
     pub(super) bid: Arc<Bid>,
     pub(super) belief: Belief,
     pub(super) renewal: RetryTimer,
+    /// What limits the renewals that wake-ups bring forward.
+    pub(super) hints: Hints,
 }
 
 /// The role between the grant and the write of the term.
@@ -151,6 +154,14 @@ impl Role {
             Self::Leader(it) => Some(&mut it.held),
             Self::Draining(it) => Some(&mut it.held),
             Self::Standby { .. } | Self::Resigned => None,
+        }
+    }
+
+    /// Returns the bid whose outcome is not known yet, or whose lease is held.
+    pub(super) fn bid_mut(&mut self) -> Option<&mut Arc<Bid>> {
+        match self {
+            Self::Standby { bidding, .. } => bidding.as_mut().map(|it| &mut it.bid),
+            _ => self.held_lease_mut().map(|it| &mut it.bid),
         }
     }
 

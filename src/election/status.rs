@@ -67,7 +67,7 @@ pub enum Standing {
     },
     /// Does not compete until an operator resumes it.
     Paused,
-    /// Does not compete until the service is healthy.
+    /// Does not compete until the service is healthy, and no maintenance of the machine is imminent.
     Unhealthy,
     /// Never competes (`--observe`).
     Observing,
@@ -240,7 +240,7 @@ pub enum State {
     Draining,
     /// Does not compete, paused by an operator.
     Paused,
-    /// Does not compete, since the service is unhealthy.
+    /// Does not compete, since the service is unhealthy or maintenance of the machine is imminent.
     Unhealthy,
     /// Never competes.
     Observing,

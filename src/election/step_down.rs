@@ -93,6 +93,22 @@ impl Election {
         self.queue_request(now);
     }
 
+    /// Handles the news that maintenance of the machine is imminent, or over. A leader hands over at
+    /// once, and holds off for no time of its own: it does not compete before the maintenance is over.
+    pub(super) fn handle_maintenance(&mut self, imminent: bool, now: Moment, entropy: Entropy) {
+        self.apply_deadlines(now, entropy);
+        if self.maintenance != imminent {
+            self.maintenance = imminent;
+            if imminent {
+                self.withdraw(Reason::Maintenance, now, entropy);
+            } else {
+                self.notify_transition(Reason::MaintenanceOver, None, now);
+            }
+        }
+        self.apply_deadlines(now, entropy);
+        self.queue_request(now);
+    }
+
     /// Handles the exit of all processes of `term`, or the news that none will start. If this
     /// candidate still leads in that term, its leadership ends and it holds off for `hold_off`.
     pub(super) fn handle_workload_exited(
@@ -137,8 +153,13 @@ impl Election {
 
     /// Returns whether this candidate takes part, whatever the store shows.
     pub(super) fn competes(&self) -> bool {
-        let able = self.health.is_healthy() && self.workload_term.is_none();
+        let able = self.is_fit() && self.workload_term.is_none();
         able && !self.paused && !self.config.observe
+    }
+
+    /// Returns whether the service is healthy, and no maintenance of the machine is imminent.
+    pub(super) fn is_fit(&self) -> bool {
+        self.health.is_healthy() && !self.maintenance
     }
 
     fn step_down(

@@ -39,6 +39,7 @@ impl Election {
             Ok(Answer::Term(term)) => self.highest_term = self.highest_term.max(*term),
             _ => {}
         }
+        self.keep_version(&request.op, &answer);
         match request.op {
             Op::Read => self.on_read(answer, now, entropy),
             Op::Release(_) => self.on_release(&answer, now),
@@ -49,6 +50,18 @@ impl Election {
             Op::Renew(ref bid) => self.on_renew(bid.lease, &request, answer, now, entropy),
             Op::SetSuccessor { ref bid, .. } => {
                 self.on_set_successor(bid.lease, answer, now, entropy)
+            }
+        }
+    }
+
+    /// Keeps the version that a write has returned, for the next write of its bid. After any other
+    /// outcome the lock may have changed, so that the store reads it before the next write.
+    fn keep_version(&mut self, op: &Op, answer: &Result<Answer, StoreError>) {
+        let version = answer.as_ref().ok().and_then(Answer::version);
+        let pending_release = self.pending_release.as_mut().map(|it| &mut it.bid);
+        for bid in self.role.bid_mut().into_iter().chain(pending_release) {
+            if op.lease() == Some(bid.lease) && bid.written.as_ref() != version {
+                Arc::make_mut(bid).written = version.cloned();
             }
         }
     }
@@ -69,6 +82,7 @@ impl Election {
                         candidate: self.config.candidate.clone(),
                         lease_duration: self.config.lease_duration,
                         seen: snapshot.version,
+                        written: None,
                     });
                     let retry = RetryTimer::at_once(now);
                     let bid = Bidding { bid, first_sent: now, may_be_granted: false, retry };

@@ -5,11 +5,13 @@ mod belief;
 mod bidding;
 mod expiry;
 mod hold_off;
+mod maintenance;
 mod peer;
 mod random;
 mod record;
 mod resigning;
 mod step_down;
+mod wakeup;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -227,6 +229,12 @@ impl Bench {
         self.drain();
     }
 
+    fn maintenance(&mut self, imminent: bool) {
+        let entropy = self.entropy();
+        self.election.handle_maintenance(imminent, self.now, entropy);
+        self.drain();
+    }
+
     fn workload_exited(&mut self, term: u64, hold_off: Option<Duration>) {
         let entropy = self.entropy();
         self.election.handle_workload_exited(term, hold_off, self.now, entropy);
@@ -294,7 +302,7 @@ fn held(term: Option<u64>) -> Answer {
 }
 
 fn grant(term: Option<u64>) -> Answer {
-    Answer::Grant(Grant { record: record(term), date: None })
+    Answer::Grant(Grant { record: record(term), date: None, version: None })
 }
 
 fn failure() -> Failure {

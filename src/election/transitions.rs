@@ -9,6 +9,7 @@ use super::role::{
     Activating, Bidding, Draining, HeldLease, Leader, PendingRelease, PendingSuccessor, Role,
 };
 use super::step_down::StepDown;
+use super::wakeup::Hints;
 use super::{Belief, Election, Entropy, Holder, Reason, RetryTimer};
 use crate::clock::Moment;
 use crate::lease::{Bid, Grant};
@@ -27,13 +28,15 @@ impl Election {
         let belief = Belief { sent, length: self.config.renew_deadline, suspended: false };
         let renewal = RetryTimer::after(sent, self.config.retry_period);
         self.role = Role::Activating(Activating {
-            held: HeldLease { bid: bidding.bid, belief, renewal },
+            held: HeldLease { bid: bidding.bid, belief, renewal, hints: Hints::new(now) },
             granted: now,
             hold,
             floor,
             write: RetryTimer::at_once(now),
             first_write: None,
         });
+        // The grant is later than any wake-up during the bid, which may have been for its own write.
+        self.woken = false;
         self.stream.forget();
         self.seen_free = None;
         self.released_term = None;

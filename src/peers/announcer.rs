@@ -186,13 +186,19 @@ pub(super) async fn report_candidates(
     control: Control,
     now: fn() -> Moment,
 ) {
+    let empty = CandidateTable { at: now(), is_current: false, candidates: Arc::default() };
+    control.candidates_reported(empty).await;
     let mut reported: Option<CandidateTable> = None;
     loop {
         let table = {
             let announcement = announcements.borrow_and_update();
             let candidates = Arc::clone(&announcement.candidates);
             let is_current = announcement.leadership.is_some();
-            CandidateTable { at: now(), is_current, candidates }
+            let table = CandidateTable { at: now(), is_current, candidates };
+            match &reported {
+                Some(known) if !is_current => known.ended(table.at),
+                _ => table,
+            }
         };
         let is_new = match &reported {
             Some(known) => known.differs(&table),

@@ -5,7 +5,6 @@ use std::time::Duration;
 use crate::clock::Moment;
 use crate::config::Rank;
 use crate::election::State;
-use crate::lease::text::{LONGEST_NAME, excerpt};
 use crate::status::{About, CandidateEntry, Published, whole_ms};
 
 /// What a candidate says of itself.
@@ -45,7 +44,7 @@ impl Reporter {
             zone: self.rank.zone.clone(),
             priority: self.rank.priority,
             state: published.status.state(now),
-            failing: failing(published),
+            failing: published.failing_probe(),
         }
     }
 }
@@ -73,20 +72,6 @@ impl Report {
     }
 }
 
-/// Returns the first health probe that has not succeeded last, while this keeps the instance from
-/// competing.
-fn failing(published: &Published) -> Option<String> {
-    if published.status.standing.state() != State::Unhealthy {
-        return None;
-    }
-    let probe =
-        published.probes.iter().find(|probe| probe.last.as_ref().is_none_or(|it| !it.succeeded))?;
-    let result = probe.last.as_ref().map_or("has not run yet", |it| &it.message);
-    let words = format!("{}: {result}", probe.probe);
-    // The mark of a text that was cut is one more character.
-    Some(excerpt(words.into(), LONGEST_NAME - 1).into_owned())
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::tests::{at, published};
@@ -107,14 +92,15 @@ mod tests {
     #[test]
     fn the_probe_that_keeps_a_candidate_from_competing_is_named_in_a_few_words() {
         let all = || vec![probe(true, "200"), probe(false, "503"), probe(false, "refused")];
-        let found = failing(&with(Standing::Unhealthy, all()));
+        let found = with(Standing::Unhealthy, all()).failing_probe();
         assert_eq!(found.as_deref(), Some("http://127.0.0.1:8080/healthz: 503"));
-        assert_eq!(failing(&with(Standing::Standby, all())), None);
-        assert_eq!(failing(&with(Standing::Unhealthy, vec![probe(true, "200")])), None);
-        let found = failing(&with(Standing::Unhealthy, vec![probe(false, &"x\n".repeat(200))]));
+        assert_eq!(with(Standing::Standby, all()).failing_probe(), None);
+        assert_eq!(with(Standing::Unhealthy, vec![probe(true, "200")]).failing_probe(), None);
+        let found =
+            with(Standing::Unhealthy, vec![probe(false, &"x\n".repeat(200))]).failing_probe();
         assert!(is_name(&found.unwrap()));
         let new = ProbeState { last: None, ..probe(true, "") };
-        let found = failing(&with(Standing::Unhealthy, vec![new])).unwrap();
+        let found = with(Standing::Unhealthy, vec![new]).failing_probe().unwrap();
         assert!(found.ends_with("has not run yet"), "{found}");
     }
 }

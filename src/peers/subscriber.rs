@@ -188,7 +188,8 @@ impl Subscriber {
         connection: Connection,
     ) -> Result<Ended, Over> {
         self.metrics.peer_connected();
-        let mut listener = Listener { released: false, renewal: self.retry_period, table: None };
+        let (heard, renewal) = ((self.now)(), self.retry_period);
+        let mut listener = Listener { released: false, renewal, heard, table: None };
         let ended = self.listen(leader, (report, connection), &mut listener).await;
         self.metrics.peer_disconnected();
         if let Ok(Ended::Lost(_)) = &ended {
@@ -196,8 +197,7 @@ impl Subscriber {
         }
         let leads = self.published.borrow().status.standing.state().is_leading();
         if let Some(table) = listener.table.filter(|_| !leads) {
-            let table = CandidateTable { is_current: false, ..table };
-            self.control.candidates_reported(table).await;
+            self.control.candidates_reported(table.ended(listener.heard)).await;
         }
         ended
     }
@@ -218,6 +218,7 @@ impl Subscriber {
             tokio::select! {
                 read = connection.next(), if end.is_none() => match read {
                     Ok(read) => {
+                        listener.heard = (self.now)();
                         if self.handle(leader, read, listener).await {
                             silence = Box::pin(sleep(listener.longest_silence()));
                         }
@@ -325,6 +326,8 @@ struct Listener {
     released: bool,
     /// When the next renewal is due, and its answer may come later.
     renewal: Duration,
+    /// When something was last read.
+    heard: Moment,
     /// The last table.
     table: Option<CandidateTable>,
 }

@@ -236,6 +236,15 @@ fn facts(published: &Published, document: &Document<'_>, now: Moment) -> String 
     if let Some(health) = &document.health {
         probes(&mut text, health);
     }
+    if let Some(it) = &document.maintenance {
+        let _ = writeln!(
+            text,
+            "<div class=\"wide\"><dt>Maintenance of this machine</dt><dd class=\"warn\">{}</dd>\
+             <dd>event {}</dd></div>",
+            escaped(&it.announcement()),
+            escaped(&it.event_id)
+        );
+    }
     text
 }
 

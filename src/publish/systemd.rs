@@ -252,6 +252,9 @@ fn status_text(published: &Published, about: &About, now: Moment) -> String {
         (State::Paused, _) => {
             format!("paused; does not compete in {election} until resumed; {}", others())
         }
+        (State::Unhealthy, _) if published.maintenance.as_ref().is_some_and(|it| it.imminent) => {
+            format!("maintenance of the machine; does not compete in {election}; {}", others())
+        }
         (State::Unhealthy, _) => {
             format!("unhealthy; does not compete in {election}; {}", others())
         }

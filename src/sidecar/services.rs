@@ -15,10 +15,12 @@ use crate::config::{KubePublishing, Listen, Settings};
 use crate::driver::Control;
 use crate::election::Command;
 use crate::kube::Kube;
+use crate::maintenance::MaintenanceWatch;
 use crate::metrics::Metrics;
 use crate::peers::{PLACES, Peers};
 use crate::probe::Probes;
 use crate::process::descriptors;
+use crate::publish::agent_check::AgentCheck;
 use crate::publish::api::{self, App, Listener};
 use crate::publish::file::{Outside, Writer};
 use crate::publish::hooks::Hooks;
@@ -73,6 +75,7 @@ impl Services {
             None => None,
         };
         let mut publishers = JoinSet::new();
+        start_around(&settings, &published, &control, &mut publishers)?;
         let mut acks = PublishAcks::none();
         if !settings.status_files.is_empty() {
             let (names, published) = (settings.status_files.clone(), published.clone());
@@ -176,6 +179,30 @@ impl Services {
         let last = async { while publishers.join_next().await.is_some() {} };
         let _ = tokio::time::timeout(LAST_UPDATES, last).await;
     }
+}
+
+/// Starts what answers agent checks and what watches the maintenance of the machine, which end with the
+/// driver.
+fn start_around(
+    settings: &Settings,
+    published: &watch::Receiver<Published>,
+    control: &Control,
+    tasks: &mut JoinSet<()>,
+) -> anyhow::Result<()> {
+    if let Some(address) = settings.agent_check {
+        let agent = AgentCheck::bind(address, published.clone(), clock::now)?;
+        tracing::info!(agent_check = agent.address(), "agent-check listener");
+        tasks.spawn(agent.serve());
+    }
+    if let Some(source) = &settings.scheduled_events {
+        let watch = MaintenanceWatch::new(source, clock::now)?;
+        let control = control.clone();
+        tasks.spawn(watch.run(published.clone(), move |announced| {
+            let control = control.clone();
+            async move { control.maintenance_reported(announced).await }
+        }));
+    }
+    Ok(())
 }
 
 /// Starts the publishers to the cluster, route and Events; returns the route's acknowledgements.

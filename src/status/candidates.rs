@@ -42,7 +42,7 @@ pub struct CandidateEntry {
     pub priority: u8,
     /// Its state, one of [`State`]'s words.
     pub state: String,
-    /// The failing health probe in words; `None` if it is healthy, or has no probe.
+    /// The health probe that keeps it from competing, in words; `None` if none does.
     #[serde(default)]
     pub failing: Option<String>,
     /// Whether it is the leader, or connected to it.
@@ -69,7 +69,7 @@ pub struct CandidateDocument<'a> {
     /// Its state at the last contact.
     #[serde(default)]
     pub state: Cow<'a, str>,
-    /// The failing health probe in words; `null` if it is healthy, or has no probe.
+    /// The health probe that keeps it from competing, in words; `null` if none does.
     #[serde(default)]
     pub failing: Option<Cow<'a, str>>,
     /// Its zone, if it has one.

@@ -10,8 +10,8 @@ use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
 use super::{
-    About, CandidateDocument, Judgement, Past, ProbeState, Published, Role, RouteState,
-    valid_until_boottime_ns, whole_ms, words,
+    About, CandidateDocument, Judgement, Maintenance, Past, ProbeState, Published, Role,
+    RouteState, valid_until_boottime_ns, whole_ms, words,
 };
 use crate::clock::Moment;
 use crate::election::Transition;
@@ -77,6 +77,9 @@ pub struct Document<'a> {
     /// The last results of the health probes; `null` if there are none.
     #[serde(default)]
     pub health: Option<HealthDocument<'a>>,
+    /// The next maintenance of this machine; `null` if none is announced.
+    #[serde(default)]
+    pub maintenance: Option<MaintenanceDocument<'a>>,
     /// The state of the route; `null` if there is none.
     #[serde(default)]
     pub route: Option<RouteDocument<'a>>,
@@ -178,6 +181,25 @@ pub struct ProbeDocument<'a> {
     pub ms_ago: Option<u64>,
 }
 
+/// The maintenance of this machine in the status document.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MaintenanceDocument<'a> {
+    /// The id of the event.
+    #[serde(default)]
+    pub event_id: Cow<'a, str>,
+    /// `Freeze`, `Reboot`, `Redeploy`, `Preempt` or `Terminate`.
+    #[serde(rename = "type")]
+    pub kind: Cow<'a, str>,
+    /// When it begins at the earliest, RFC 3339; `null` if it has begun, or may begin at any time.
+    #[serde(default)]
+    pub not_before: Option<Cow<'a, str>>,
+    /// `Scheduled` or `Started`.
+    pub status: Cow<'a, str>,
+    /// Whether this instance does not compete because of it.
+    #[serde(default)]
+    pub imminent: bool,
+}
+
 /// The route in the status document.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct RouteDocument<'a> {
@@ -231,12 +253,28 @@ impl<'a> Document<'a> {
     /// Returns what the instance does: the end of a sentence that begins with its name.
     #[must_use]
     pub fn activity(&self) -> String {
-        let words = words::state(&self.state);
-        if self.state != "standby" || self.can_take_over != Some(false) {
-            return words.to_owned();
+        match (&*self.state, &self.maintenance) {
+            ("standby", _) if self.can_take_over == Some(false) => {
+                let why = self.store.last_error.as_deref().unwrap_or("the store does not answer");
+                format!("is a standby, but cannot take over: {why}")
+            }
+            ("unhealthy", Some(it)) if it.imminent => {
+                format!("does not compete during maintenance of its machine: {}", it.announcement())
+            }
+            _ => words::state(&self.state).to_owned(),
         }
-        let why = self.store.last_error.as_deref().unwrap_or("the store does not answer");
-        format!("is a standby, but cannot take over: {why}")
+    }
+}
+
+impl MaintenanceDocument<'_> {
+    /// Returns what is announced, in words.
+    #[must_use]
+    pub fn announcement(&self) -> String {
+        match (&self.not_before, &*self.status) {
+            (_, "Started") => format!("{} has begun", self.kind),
+            (Some(date), _) => format!("{} not before {date}", self.kind),
+            (None, _) => format!("{} at any time", self.kind),
+        }
     }
 }
 
@@ -288,6 +326,7 @@ impl Published {
                 well: self.is_healthy(),
                 probes: self.probes.iter().map(|probe| ProbeDocument::of(probe, now)).collect(),
             }),
+            maintenance: self.maintenance.as_ref().map(MaintenanceDocument::from),
             route: self.route.as_ref().map(|route| self.route_document(route, now)),
             transitions: self.history.iter().map(TransitionDocument::from).collect(),
             candidates: self.candidate_documents(about, now),
@@ -317,6 +356,18 @@ impl<'a> ProbeDocument<'a> {
             well: last.map(|last| last.succeeded),
             said: last.map(|last| last.message.as_str().into()),
             ms_ago: last.map(|last| whole_ms(last.at.elapsed_max(now))),
+        }
+    }
+}
+
+impl<'a> From<&'a Maintenance> for MaintenanceDocument<'a> {
+    fn from(announced: &'a Maintenance) -> Self {
+        Self {
+            event_id: announced.event_id.as_str().into(),
+            kind: announced.kind.into(),
+            not_before: announced.not_before.map(|it| rfc3339(it).into()),
+            status: announced.status().into(),
+            imminent: announced.imminent,
         }
     }
 }

@@ -40,6 +40,8 @@ pub(crate) fn reason(name: &str) -> String {
         "resumed" => "an operator resumed the instance",
         "unhealthy" => "health probes failed",
         "recovered" => "health probes succeed again",
+        "maintenance" => "maintenance of the machine is imminent",
+        "maintenance-over" => "the maintenance of the machine is over",
         "child-ended" => "the command exited",
         "drained" => "the service or command has ended its work",
         "drain-over" => "the drain is over",

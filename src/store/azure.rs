@@ -170,7 +170,7 @@ impl Azure {
             Ok(answer) => names(answer.headers(), bid.lease),
             // Changed by another candidate, or by this one since it holds the lease.
             Err(error) if matches!(code(&error), Some((412, "ConditionNotMet"))) => {
-                self.renew(bid).await
+                self.renew(bid).await.map(drop)
             }
             Err(error) => Err(self.failed(Op::Acquire, &error)),
         }
@@ -227,7 +227,7 @@ impl LeaseStore for Azure {
             let message = "the lease was granted, but the blob has been deleted since";
             return Err(StoreError::Unknown(Failure::new(Cause::Unavailable, message)));
         };
-        Ok(Grant { record, date: date(&headers) })
+        Ok(Grant { record, date: date(&headers), version: None })
     }
 
     async fn write_term(&self, bid: &Bid, floor: u64) -> Result<u64, StoreError> {
@@ -250,7 +250,11 @@ impl LeaseStore for Azure {
         }
     }
 
-    async fn set_successor(&self, bid: &Bid, successor: &Successor) -> Result<(), StoreError> {
+    async fn set_successor(
+        &self,
+        bid: &Bid,
+        successor: &Successor,
+    ) -> Result<Option<Version>, StoreError> {
         let access = self.credential.access().await?;
         let Some(Seen { headers, record }) = self.see(&access).await? else {
             return Err(refused("the blob was deleted, and the lease with it"));
@@ -261,19 +265,19 @@ impl LeaseStore for Azure {
             ));
         }
         if record.successor.as_ref() == Some(&successor.as_stored()) {
-            return Ok(());
+            return Ok(None);
         }
         let fields = record::metadata(&headers).set_successor(successor);
         match Self::write(&access.lock, &fields, Some(bid.lease), &headers).await {
-            Ok(answer) => written(&answer, &headers),
+            Ok(answer) => written(&answer, &headers).map(|()| None),
             Err(error) => Err(self.failed(Op::Hold, &error)),
         }
     }
 
-    async fn renew(&self, bid: &Bid) -> Result<(), StoreError> {
+    async fn renew(&self, bid: &Bid) -> Result<Option<Version>, StoreError> {
         let access = self.credential.access().await?;
         match access.lock.renew_lease(bid.lease.to_wire(), None).await {
-            Ok(answer) => names(answer.headers(), bid.lease),
+            Ok(answer) => names(answer.headers(), bid.lease).map(|()| None),
             Err(error) => Err(self.failed(Op::Hold, &error)),
         }
     }

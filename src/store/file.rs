@@ -2,7 +2,7 @@
 //!
 //! `ELECTION.json` has the holder of the lease, and the reading of the boot clock at which it ends.
 //! It is written to a temporary file and renamed, so that a reader, which takes no lock, always
-//! reads a whole record. A writer holds `ELECTION.lock`. No call waits for the lock.
+//! reads a whole record. A writer holds `ELECTION.lock`, for which another waits 50 ms at most.
 //!
 //! A process may be killed or stopped at any moment:
 //! - A killed process leaves the old record or the new one, possibly a temporary file that the next
@@ -33,7 +33,9 @@ use self::record::Stored;
 use super::{BreakOutcome, Finding, LeaseAdmin, LeaseStore, Presence};
 use crate::clock::{self, Moment};
 use crate::config::FileSettings;
-use crate::lease::{Bid, Cause, Failure, Grant, Record, Rules, Snapshot, StoreError, Successor};
+use crate::lease::{
+    Bid, Cause, Failure, Grant, Nonce, Record, Rules, Snapshot, StoreError, Successor, Version,
+};
 
 mod attempt;
 mod directory;
@@ -177,7 +179,7 @@ impl LeaseStore for FileStore {
                 }
                 let record = stored.record();
                 stored.extend(&bid, &locked.began);
-                Ok(Ok(Grant { record, date: None }))
+                Ok(Ok(Grant { record, date: None, version: None }))
             })
         });
         answer(outcome.await?)
@@ -206,7 +208,7 @@ impl LeaseStore for FileStore {
         answer(outcome.await?)
     }
 
-    async fn renew(&self, bid: &Bid) -> Result<(), StoreError> {
+    async fn renew(&self, bid: &Bid) -> Result<Option<Version>, StoreError> {
         let bid = bid.clone();
         let outcome = self.attempt(move |attempt| {
             attempt.change(&bid, |locked, stored| {
@@ -217,13 +219,17 @@ impl LeaseStore for FileStore {
                     return Ok(Err(BREAKING));
                 }
                 stored.extend(&bid, &locked.began);
-                Ok(Ok(()))
+                Ok(Ok(None))
             })
         });
         answer(outcome.await?)
     }
 
-    async fn set_successor(&self, bid: &Bid, successor: &Successor) -> Result<(), StoreError> {
+    async fn set_successor(
+        &self,
+        bid: &Bid,
+        successor: &Successor,
+    ) -> Result<Option<Version>, StoreError> {
         let (bid, successor) = (bid.clone(), successor.clone());
         let outcome = self.attempt(move |attempt| {
             attempt.change(&bid, |locked, stored| {
@@ -236,7 +242,7 @@ impl LeaseStore for FileStore {
                     ));
                 }
                 stored.set_successor(&successor);
-                Ok(Ok(()))
+                Ok(Ok(None))
             })
         });
         answer(outcome.await?)
@@ -256,8 +262,8 @@ impl LeaseStore for FileStore {
         answer(outcome.await?)
     }
 
-    async fn changed(&self) {
-        self.watch().await;
+    async fn changed(&self) -> Option<Nonce> {
+        self.watch().await
     }
 }
 
@@ -345,7 +351,7 @@ mod tests {
     use rustix::io::Errno;
 
     use super::*;
-    use crate::lease::{Candidate, LeaseId, Nonce};
+    use crate::lease::{Candidate, LeaseId};
 
     /// Whether the disk fails to sync, and how often it has synced.
     static FAILS: AtomicBool = AtomicBool::new(false);
@@ -378,6 +384,7 @@ mod tests {
             }),
             lease_duration: Duration::from_secs(15),
             seen: store.read().await.unwrap().version,
+            written: None,
         };
         store.acquire(&bid).await.unwrap();
         FAILS.store(true, Ordering::Relaxed);

@@ -1,8 +1,9 @@
 //! The `kubernetes:` store: the lease in a Lease (coordination.k8s.io/v1).
 //!
-//! Each change is a quorum read, then a compare-and-set write by the resourceVersion that was read.
-//! No server counts the time: each observer counts it by its own clock, like the candidates of
-//! client-go, which can compete for the same Lease.
+//! Each change is a compare-and-set write of the whole Lease, by the resourceVersion of the state that
+//! it is based on: the one that the last write of the bid returned, or else a quorum read. No server
+//! counts the time: each observer counts it by its own clock, like the candidates of client-go, which
+//! can compete for the same Lease.
 //!
 //! The backend retries nothing and keeps nothing, never compares a wall clock with the times in a
 //! Lease, and treats an error as definite only if the server says so (R4). A write is done only if
@@ -21,7 +22,9 @@ use crate::clock;
 use crate::config::KubernetesSettings;
 use crate::kube::objects::Lease;
 use crate::kube::{Dated, Kube, KubeError};
-use crate::lease::{Bid, Cause, Failure, Grant, Rules, Snapshot, StoreError, Successor};
+use crate::lease::{
+    Bid, Cause, Failure, Grant, Nonce, Record, Rules, Snapshot, StoreError, Successor, Version,
+};
 
 mod doctor;
 #[cfg(any(test, fuzzing))]
@@ -67,13 +70,30 @@ impl Kubernetes {
         }
     }
 
-    /// Reads the Lease; refused if this bid does not hold it.
-    async fn read_ours(&self, bid: &Bid) -> Result<Lease, StoreError> {
-        let lease = self.read_lease().await?.ok_or_else(|| self.gone())?.object;
+    /// Returns the Lease for the next write of a bid: as its last one left it, or else as it is read.
+    async fn known(&self, bid: &Bid) -> Result<Lease, StoreError> {
+        match bid.written.as_ref().and_then(record::of_version) {
+            Some(lease) => Ok(lease),
+            None => Ok(self.read_lease().await?.ok_or_else(|| self.gone())?.object),
+        }
+    }
+
+    /// Returns the same; refused if this bid does not hold it.
+    async fn ours(&self, bid: &Bid) -> Result<Lease, StoreError> {
+        let lease = self.known(bid).await?;
         if record::is_of(&lease, bid) { Ok(lease) } else { Err(self.not_ours(&lease)) }
     }
 
-    /// Writes the Lease if it has not changed since it was read. `Ok(None)` if it has; a write is
+    /// Returns the Lease of a bid where nothing has to be written: as it is now, since a version that an
+    /// earlier write returned is no answer to this call.
+    async fn unchanged(&self, bid: &Bid, known: Lease) -> Result<Lease, StoreError> {
+        match bid.written {
+            None => Ok(known),
+            Some(_) => self.ours(&Bid { written: None, ..bid.clone() }).await,
+        }
+    }
+
+    /// Writes the Lease if it has not changed since this state of it. `Ok(None)` if it has; a write is
     /// done only if the answer shows it.
     async fn try_write(&self, lease: &Lease) -> Result<Option<Dated<Lease>>, StoreError> {
         match self.kube.replace(lease).await {
@@ -83,9 +103,11 @@ impl Kubernetes {
         }
     }
 
-    /// Writes the Lease if it has not changed since it was read, or fails.
-    async fn write(&self, lease: &Lease) -> Result<(), StoreError> {
-        self.try_write(lease).await?.map(drop).ok_or_else(|| conflict(self.place()))
+    /// Writes the Lease if it has not changed since this state of it, or fails. Returns the version that
+    /// was written.
+    async fn write(&self, lease: &Lease) -> Result<Version, StoreError> {
+        let written = self.try_write(lease).await?.ok_or_else(|| conflict(self.place()))?;
+        Ok(record::version(&written.object))
     }
 
     /// Creates the Lease; `Ok(None)` if there is one.
@@ -111,19 +133,20 @@ impl Kubernetes {
         Err(StoreError::Unknown(Failure::new(Cause::Settings, message)))
     }
 
-    /// Acquires or renews a Lease that was read; returns the record found in it, or `None` if the
+    /// Acquires or renews the Lease in this state; returns the record found in it, or `None` if the
     /// Lease has changed since.
     async fn take(&self, found: Lease, bid: &Bid) -> Result<Option<Grant>, StoreError> {
         let record = record::read(&found, &self.place()).map_err(StoreError::Foreign)?;
         let mut lease = found;
         if record::is_of(&lease, bid) {
             record::renew(&mut lease, bid, now());
-        } else if record::version(&lease) == bid.seen {
+        } else if record::is_in_version(&lease, &bid.seen) {
             record::take(&mut lease, bid, now());
         } else {
             return Err(self.not_ours(&lease));
         }
-        Ok(self.try_write(&lease).await?.map(|Dated { date, .. }| Grant { record, date }))
+        let written = self.try_write(&lease).await?;
+        Ok(written.map(|written| grant(record, written)))
     }
 
     fn gone(&self) -> StoreError {
@@ -168,14 +191,18 @@ impl LeaseStore for Kubernetes {
         if record::is_missing(&bid.seen) {
             let (namespace, name) = (&self.settings.namespace, &self.settings.name);
             let lease = record::taken_anew(namespace, name, bid, now());
-            if let Some(Dated { date, .. }) = self.try_create(&lease).await? {
+            if let Some(written) = self.try_create(&lease).await? {
                 tracing::warn!(lease = self.place(), "created the missing Lease");
-                return Ok(Grant { record: Default::default(), date });
+                return Ok(grant(Record::default(), written));
             }
         }
+        let mut seen = record::of_version(&bid.seen);
         // The write in between may have been an earlier request of this bid.
         for _ in 0..2 {
-            let found = self.read_lease().await?.ok_or_else(|| self.gone())?.object;
+            let found = match seen.take() {
+                Some(lease) => lease,
+                None => self.read_lease().await?.ok_or_else(|| self.gone())?.object,
+            };
             if let Some(grant) = self.take(found, bid).await? {
                 return Ok(grant);
             }
@@ -184,10 +211,10 @@ impl LeaseStore for Kubernetes {
     }
 
     async fn write_term(&self, bid: &Bid, floor: u64) -> Result<u64, StoreError> {
-        let mut lease = self.read_ours(bid).await?;
+        let mut lease = self.ours(bid).await?;
         let record = record::read(&lease, &self.place()).map_err(StoreError::Foreign)?;
         if let Some(term) = record::term_of(&record, bid) {
-            return Ok(term);
+            return self.unchanged(bid, lease).await.map(|_| term);
         }
         let term = record::next_term(&lease, record.term, floor).ok_or_else(|| {
             let message = format!("the Lease {} has the largest possible term", self.place());
@@ -197,14 +224,18 @@ impl LeaseStore for Kubernetes {
         self.write(&lease).await.map(|_| term)
     }
 
-    async fn renew(&self, bid: &Bid) -> Result<(), StoreError> {
-        let mut lease = self.read_ours(bid).await?;
+    async fn renew(&self, bid: &Bid) -> Result<Option<Version>, StoreError> {
+        let mut lease = self.ours(bid).await?;
         record::renew(&mut lease, bid, now());
-        self.write(&lease).await
+        self.write(&lease).await.map(Some)
     }
 
-    async fn set_successor(&self, bid: &Bid, successor: &Successor) -> Result<(), StoreError> {
-        let mut lease = self.read_ours(bid).await?;
+    async fn set_successor(
+        &self,
+        bid: &Bid,
+        successor: &Successor,
+    ) -> Result<Option<Version>, StoreError> {
+        let mut lease = self.ours(bid).await?;
         let record = record::read(&lease, &self.place()).map_err(StoreError::Foreign)?;
         if record::term_of(&record, bid).is_none() {
             return Err(refused(
@@ -212,23 +243,24 @@ impl LeaseStore for Kubernetes {
             ));
         }
         if record.successor.as_ref() == Some(&successor.as_stored()) {
-            return Ok(());
+            let lease = self.unchanged(bid, lease).await?;
+            return Ok(Some(record::version(&lease)));
         }
         record::set_successor(&mut lease, successor);
-        self.write(&lease).await
+        self.write(&lease).await.map(Some)
     }
 
     async fn release(&self, bid: &Bid) -> Result<(), StoreError> {
-        let mut lease = self.read_lease().await?.ok_or_else(|| self.gone())?.object;
+        let mut lease = self.known(bid).await?;
         if !record::is_to_end(&lease, bid) {
             return Err(self.not_ours(&lease));
         }
         record::free(&mut lease, now());
-        self.write(&lease).await
+        self.write(&lease).await.map(drop)
     }
 
-    async fn changed(&self) {
-        self.watch().await;
+    async fn changed(&self) -> Option<Nonce> {
+        self.watch().await
     }
 }
 
@@ -306,6 +338,12 @@ impl LeaseAdmin for Kubernetes {
 /// others.
 fn now() -> OffsetDateTime {
     clock::now().date()
+}
+
+/// Returns the grant of an acquisition that found this record, from the answer to its write.
+fn grant(record: Record, written: Dated<Lease>) -> Grant {
+    let Dated { object, date } = written;
+    Grant { record, date, version: Some(record::version(&object)) }
 }
 
 fn refused(message: String) -> StoreError {

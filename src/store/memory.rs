@@ -12,7 +12,8 @@ use tokio::sync::Notify;
 use super::{BreakOutcome, Finding, LeaseAdmin, LeaseStore, Verdict};
 use crate::clock::{self, Moment};
 use crate::lease::{
-    Bid, Cause, Failure, Grant, LeaseId, Record, Rules, Snapshot, StoreError, Successor, Version,
+    Bid, Cause, Failure, Grant, LeaseId, Nonce, Record, Rules, Snapshot, StoreError, Successor,
+    Version,
 };
 
 /// A handle to a lease in memory; clones share the lease.
@@ -40,6 +41,7 @@ struct State {
 
 struct Lease {
     id: LeaseId,
+    nonce: Nonce,
     /// The boot reading at which the lease is over.
     until: Duration,
     /// Whether an operator is breaking the lease: it runs out at `until`, and is not renewed.
@@ -129,7 +131,10 @@ impl State {
                 lease.until = lease.until.max(until);
                 lease.breaking = false;
             }
-            _ => self.lease = Some(Lease { id: bid.lease, until, breaking: false }),
+            _ => {
+                let (id, nonce) = (bid.lease, bid.nonce);
+                self.lease = Some(Lease { id, nonce, until, breaking: false });
+            }
         }
     }
 }
@@ -180,7 +185,7 @@ impl LeaseStore for Memory {
         if !again {
             self.announce(&mut state);
         }
-        Ok(Grant { record: state.record.clone(), date: None })
+        Ok(Grant { record: state.record.clone(), date: None, version: None })
     }
 
     async fn write_term(&self, bid: &Bid, floor: u64) -> Result<u64, StoreError> {
@@ -209,7 +214,7 @@ impl LeaseStore for Memory {
         Ok(term)
     }
 
-    async fn renew(&self, bid: &Bid) -> Result<(), StoreError> {
+    async fn renew(&self, bid: &Bid) -> Result<Option<Version>, StoreError> {
         let boot = self.boot();
         let mut state = self.state();
         if !state.is_of(bid) {
@@ -219,10 +224,14 @@ impl LeaseStore for Memory {
             return Err(refused(BREAKING));
         }
         state.extend(bid, boot);
-        Ok(())
+        Ok(None)
     }
 
-    async fn set_successor(&self, bid: &Bid, successor: &Successor) -> Result<(), StoreError> {
+    async fn set_successor(
+        &self,
+        bid: &Bid,
+        successor: &Successor,
+    ) -> Result<Option<Version>, StoreError> {
         let boot = self.boot();
         let mut state = self.state();
         if !state.is_of(bid) || state.is_free(boot) {
@@ -243,7 +252,7 @@ impl LeaseStore for Memory {
             state.record.successor = successor;
             self.announce(&mut state);
         }
-        Ok(())
+        Ok(None)
     }
 
     async fn release(&self, bid: &Bid) -> Result<(), StoreError> {
@@ -258,12 +267,15 @@ impl LeaseStore for Memory {
 
     /// Resolves once for each change that this handle has not read, so that no change between a
     /// read and the wait is missed.
-    async fn changed(&self) {
+    async fn changed(&self) -> Option<Nonce> {
         loop {
             let notified = self.shared.changed.notified();
-            let changes = self.state().changes;
+            let (changes, held_by) = {
+                let state = self.state();
+                (state.changes, state.lease.as_ref().map(|lease| lease.nonce))
+            };
             if self.told.swap(changes, Ordering::Relaxed) != changes {
-                return;
+                return held_by;
             }
             notified.await;
         }
@@ -314,7 +326,7 @@ impl LeaseAdmin for Memory {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lease::{Candidate, Nonce};
+    use crate::lease::Candidate;
 
     fn bid(number: u128, seen: Version) -> Bid {
         let candidate =
@@ -325,6 +337,7 @@ mod tests {
             candidate: Arc::new(candidate),
             lease_duration: Duration::from_secs(15),
             seen,
+            written: None,
         }
     }
 
@@ -339,6 +352,17 @@ mod tests {
         assert!(matches!(memory.acquire(&b).await, Err(StoreError::Refused(_))));
         let seen = memory.read().await.unwrap().version;
         memory.acquire(&bid(2, seen)).await.expect("seen as it is");
+    }
+
+    #[tokio::test]
+    async fn a_change_names_who_holds_the_lease() {
+        let memory = Memory::new();
+        let other = memory.clone();
+        let a = bid(1, other.read().await.unwrap().version);
+        memory.acquire(&a).await.unwrap();
+        assert_eq!(other.changed().await, Some(a.nonce));
+        memory.release(&a).await.unwrap();
+        assert_eq!(other.changed().await, None);
     }
 
     #[tokio::test]

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use file_place::{Place, assert_misplaced, each_call, fresh_bid, lead, named};
+use tenure::clock;
 use tenure::config::FileSettings;
 use tenure::lease::{Cause, StoreError};
 use tenure::store::LeaseStore;
@@ -102,7 +103,7 @@ async fn a_filesystem_that_is_not_known_to_be_local_is_refused_by_name() {
 }
 
 #[tokio::test]
-async fn a_lock_that_another_process_holds_is_not_waited_for() {
+async fn a_lock_that_another_process_keeps_is_waited_for_50_ms_and_no_longer() {
     let place = Place::new();
     let store = place.store();
     let (bid, _) = lead(&store).await;
@@ -118,11 +119,15 @@ async fn a_lock_that_another_process_holds_is_not_waited_for() {
         [
             store.acquire(&bid).await.map(|_| ()),
             store.write_term(&bid, 9).await.map(|_| ()),
-            store.renew(&bid).await,
+            store.renew(&bid).await.map(|_| ()),
             store.release(&bid).await,
         ]
     };
-    for outcome in tokio::time::timeout(bound, calls).await.expect("no call waits for the lock") {
+    let began = clock::now();
+    let outcomes = tokio::time::timeout(bound, calls).await.expect("no call waits for long");
+    let waited = began.elapsed_max(clock::now());
+    assert!(waited >= 4 * Duration::from_millis(50), "{waited:?}");
+    for outcome in outcomes {
         let Err(StoreError::Unknown(failure)) = outcome else { panic!("{outcome:?}") };
         assert_eq!(failure.cause, Cause::Unavailable, "{failure}");
         assert!(failure.message.contains(place.lock().to_str().unwrap()), "{failure}");

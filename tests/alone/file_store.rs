@@ -150,7 +150,7 @@ async fn a_lease_of_another_boot_is_over_and_its_term_is_kept() {
     let snapshot = store.read().await.unwrap();
     assert!(snapshot.free);
     assert_eq!(snapshot.record.term, Some(term));
-    for refused in [store.renew(&first).await, store.release(&first).await] {
+    for refused in [store.renew(&first).await.map(drop), store.release(&first).await] {
         assert!(matches!(refused, Err(StoreError::Refused(_))), "{refused:?}");
     }
     let (_, next) = lead(&store).await;

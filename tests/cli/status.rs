@@ -88,7 +88,7 @@ fn status_without_peers_tells_what_it_cannot_know_and_the_remedy() {
     let sidecar = Sidecar::start();
     let ran = status(&sidecar, &["-o", "table"]);
     assert!(ran.out.contains("\nweb-1      holder   -        42"), "{}", ran.out);
-    for words in ["without peers, an instance sees only the lease", "With --peers=on"] {
+    for words in ["without peers, an instance sees only the lease", "With --peers"] {
         assert!(ran.out.contains(words), "{words} in {}", ran.out);
     }
 }

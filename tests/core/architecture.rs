@@ -27,7 +27,7 @@ fn code(text: &str) -> impl Iterator<Item = &str> {
 }
 
 /// The modules from the ground up; each may use only those before it. `fuzzing` is of the tests.
-const FLOORS: [&str; 23] = [
+const FLOORS: [&str; 24] = [
     "clock",
     "timer",
     "lease",
@@ -45,6 +45,7 @@ const FLOORS: [&str; 23] = [
     "driver",
     "peers",
     "probe",
+    "maintenance",
     "publish",
     "admin",
     "exec",

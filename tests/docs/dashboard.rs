@@ -61,6 +61,9 @@ fn candidates(directory: &Path) -> Vec<Process> {
     let mut candidates = Vec::new();
     for name in ["orders-0", "orders-1", "orders-2"] {
         let variables = [("POD_NAMESPACE", "shop"), ("POD_NAME", name)];
+        let address = format!("127.0.0.1:{}", testkit::ports::free_port());
+        let mut arguments = arguments.clone();
+        arguments.extend(["--peers", "--listen", &address, "--peer-address", &address]);
         candidates.push(Process::run(name, &arguments, &variables));
         until(PATIENCE, "the first leads", || candidates[0].is_leader().then_some(()));
     }

@@ -11,6 +11,7 @@ mod evidence;
 mod examples;
 mod exec;
 mod generated;
+mod haproxy;
 mod kubernetes;
 mod links;
 mod monitoring;

@@ -8,6 +8,7 @@ mod haproxy;
 mod health;
 mod health_gate;
 mod hostile;
+mod maintenance;
 mod paused_clock;
 mod processes;
 mod secrets;

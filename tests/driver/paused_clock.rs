@@ -8,7 +8,7 @@ use tenure::clock::Moment;
 use tenure::driver::{Control, Driver, EventLog, Publisher};
 use tenure::election::{Config, Election, State};
 use tenure::lease::{
-    Bid, Candidate, Cause, Failure, Grant, Rules, Snapshot, StoreError, Successor,
+    Bid, Candidate, Cause, Failure, Grant, Rules, Snapshot, StoreError, Successor, Version,
 };
 use tenure::metrics::Metrics;
 use tenure::status::publish_acks::PublishAcks;
@@ -144,7 +144,7 @@ impl LeaseStore for Hanging {
         self.store.write_term(bid, floor).await
     }
 
-    async fn renew(&self, bid: &Bid) -> Result<(), StoreError> {
+    async fn renew(&self, bid: &Bid) -> Result<Option<Version>, StoreError> {
         self.pass().await;
         self.store.renew(bid).await
     }
@@ -154,7 +154,11 @@ impl LeaseStore for Hanging {
         self.store.release(bid).await
     }
 
-    async fn set_successor(&self, bid: &Bid, successor: &Successor) -> Result<(), StoreError> {
+    async fn set_successor(
+        &self,
+        bid: &Bid,
+        successor: &Successor,
+    ) -> Result<Option<Version>, StoreError> {
         self.pass().await;
         self.store.set_successor(bid, successor).await
     }
@@ -195,6 +199,23 @@ async fn one_leads_and_the_standby_takes_over_when_it_resigns() {
         first.task.await.unwrap();
         second.until(State::Leader).await;
         assert!(second.published.borrow().status.term().unwrap() > term);
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_leader_learns_of_a_loss_before_its_next_renewal() {
+    locally(async {
+        let store = Memory::with_clock(now);
+        let mut leader = Running::start("a", Arc::new(store.clone()));
+        leader.until(State::Leader).await;
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        let freed = now();
+        store.break_lease(true).await.unwrap();
+        leader.until(State::Standby).await;
+        assert!(freed.elapsed_max(now()) < Duration::from_millis(10));
+        leader.resign().await;
+        leader.task.await.unwrap();
     })
     .await;
 }

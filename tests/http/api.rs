@@ -266,7 +266,7 @@ async fn the_status_document_has_its_fields_and_no_others() {
         "last_holder": null, "can_take_over": false,
         "store": {"kind": "azure", "last_success_ms_ago": 412, "failures": 2, "last_error": "no route"},
         "drain_remaining_ms": null, "protected_for_ms": null, "hold_off_remaining_ms": null, "successor": null,
-        "health": null, "route": null, "transitions": [],
+        "health": null, "maintenance": null, "route": null, "transitions": [],
         "version": env!("CARGO_PKG_VERSION"),
     });
     assert_eq!(answer.json(), expected);

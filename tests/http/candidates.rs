@@ -149,11 +149,14 @@ async fn only_the_holder_that_the_store_names_is_active() {
 async fn this_instance_is_shown_by_its_own_status() {
     let server = standby().await;
     let own = async || candidates(&server).await[2].clone();
+    // The leader's table still has it as unhealthy.
     assert_eq!((&own().await["state"], &own().await["failing"]), (&json!("standby"), &Value::Null));
     let message = "timed out".to_owned();
     let mut probe = ProbeState::new("tcp://db:1".to_owned());
     probe.record(ProbeResult { succeeded: false, message, at: now() });
     server.feed().record(|it| it.probes = vec![probe]);
+    assert_eq!(own().await["failing"], Value::Null, "it competes yet");
+    server.feed().change(of(Standing::Unhealthy));
     assert_eq!(own().await["failing"], "tcp://db:1: timed out");
 }
 
@@ -223,7 +226,7 @@ async fn the_page_tells_what_it_cannot_know_and_the_remedy() {
     let server = Server::start(Feed::new(Standing::Standby)).await;
     let body = page(&server).await;
     assert!(body.contains("without peers, an instance sees only the lease"), "{body}");
-    assert!(body.contains("<code>--peers=on</code>"), "{body}");
+    assert!(body.contains("<code>--peers</code>"), "{body}");
     server.feed().report_candidates(table([]));
     let body = page(&server).await;
     assert!(body.contains("no leader has been contacted") && !body.contains("--peers"), "{body}");

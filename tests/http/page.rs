@@ -8,7 +8,7 @@ use server::{Answer, Server};
 use status::{Feed, failing, holder, in_jeopardy, leading, ms, now, pass, status as of};
 use tenure::election::{Belief, Reason, Standing, State, Status, Transition};
 use tenure::lease::Successor;
-use tenure::status::Past;
+use tenure::status::{Maintenance, Past};
 
 /// The Accept header of browsers.
 const BROWSER: &str = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8";
@@ -237,4 +237,27 @@ async fn each_state_is_described() {
         let body = page(&server).await.body;
         assert!(body.contains(words), "{words} in {body}");
     }
+}
+
+#[tokio::test]
+async fn maintenance_of_the_machine_is_shown_with_its_date() {
+    let server = serving(of(Standing::Standby)).await;
+    let announced = |imminent: bool, started: bool| Maintenance {
+        event_id: "602d9444-d2cd-49c7-8624-8643e7171297".to_owned(),
+        kind: "Reboot",
+        not_before: (!started).then(|| now().date()),
+        started,
+        imminent,
+    };
+    assert!(!page(&server).await.body.contains("Maintenance"));
+    server.feed().record(|it| it.maintenance = Some(announced(false, false)));
+    let body = page(&server).await.body;
+    assert!(body.contains("Reboot not before 2026-"), "{body}");
+    assert!(body.contains("event 602d9444-d2cd-49c7-8624-8643e7171297"), "{body}");
+    assert!(body.contains("is a standby, ready to take over"), "{body}");
+    server.feed().change(of(Standing::Unhealthy));
+    server.feed().record(|it| it.maintenance = Some(announced(true, true)));
+    let body = page(&server).await.body;
+    let words = "does not compete during maintenance of its machine: Reboot has begun.";
+    assert!(body.contains(words), "{body}");
 }

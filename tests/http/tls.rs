@@ -150,15 +150,22 @@ async fn handshakes_that_do_not_go_on_are_closed_and_delay_no_other() {
 #[tokio::test]
 async fn only_so_many_handshakes_are_in_progress() {
     let ground = Ground::new(false, 512).await;
-    let mut slow = Vec::new();
-    for _ in 0..140 {
-        slow.push(ground.server.connect().await);
+    // A slow machine may take longer than the time limit of a handshake to open them all.
+    for _ in 0..10 {
+        let began = tenure::clock::now();
+        let mut first = ground.server.connect().await;
+        let mut slow = Vec::new();
+        for _ in 0..140 {
+            slow.push(ground.server.connect().await);
+        }
+        assert_eq!(ground.connect().await.ask("GET", "/leader").await.code, 200);
+        assert!(first.closed().await, "the oldest makes room");
+        // By its time limit it is closed after five seconds, and no sooner.
+        if began.elapsed_max(tenure::clock::now()) < ms(4_900) {
+            return;
+        }
     }
-    assert_eq!(ground.connect().await.ask("GET", "/leader").await.code, 200);
-    // Much sooner than by their time limit, which all of them have.
-    assert!(slow[0].closed().await);
-    let last = slow.last_mut().expect("there are some");
-    assert!(timeout(ms(1), last.closed()).await.is_err(), "the oldest make room first");
+    panic!("none of them made room");
 }
 
 #[tokio::test]

@@ -361,6 +361,16 @@ fn the_network_policy_opens_the_ports_that_are_named_and_no_others() {
     });
     let rendered = render(&with(azure(), node));
     assert!(rendered.text.contains("169.254.169.254/32"), "where the node's identity is asked for");
+    let own = json!({
+        "networkPolicy": {"egress": {"enabled": true}},
+        "election": {"agentCheck": "[::]:4042", "scheduledEvents": "azure"},
+    });
+    let rendered = render(&with(route("none"), own));
+    assert!(rendered.text.contains("169.254.169.254/32"), "where scheduled events are asked for");
+    let policy = &rendered.the("NetworkPolicy", "orders-tenure")["spec"];
+    assert_eq!(policy["ingress"][2]["ports"], json!([{"protocol": "TCP", "port": 4042}]));
+    let arguments = rendered.text.contains("TENURE_AGENT_CHECK");
+    assert!(arguments && rendered.text.contains("TENURE_SCHEDULED_EVENTS"), "{}", rendered.text);
 }
 
 #[test]

@@ -7,4 +7,5 @@ mod campaigns;
 mod clocks;
 mod kernel;
 mod model;
+mod peers;
 mod store;

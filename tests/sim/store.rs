@@ -106,6 +106,7 @@ fn a_bid_creates_no_blob_before_a_response_reports_it_missing() {
         candidate: Arc::new(candidate),
         lease_duration: Duration::from_secs(15),
         seen: Version("".into()),
+        written: None,
     });
     let (acquire, renew) = (Op::Acquire(bid.clone()), Op::Renew(bid));
     let mut store = Store::new(Kind::Blob, 0);

@@ -234,7 +234,7 @@ async fn fault_44_a_write_of_metadata_counts_only_with_a_new_version() {
     for fault in [Fault::Unwritten, Fault::Html] {
         server.inject("write", [fault.clone(), fault]);
         for written in [
-            soon(store.set_successor(&bid(A), &successor)).await,
+            soon(store.set_successor(&bid(A), &successor)).await.map(drop),
             soon(store.write_term(&next, 1)).await.map(drop),
         ] {
             let error = written.expect_err("the blob is as it was");

@@ -172,7 +172,7 @@ async fn a_watch_that_ends_at_once_is_retried_with_a_growing_backoff() {
         }
     };
     let waiting = async {
-        tokio::select! { () = cutting => {}, () = standby.changed() => {} }
+        tokio::select! { () = cutting => {}, _ = standby.changed() => {} }
     };
     let waiting = tokio::time::timeout(Duration::from_secs(6), waiting).await;
     assert!(waiting.is_err(), "nothing has changed");

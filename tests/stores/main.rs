@@ -17,6 +17,7 @@ mod kube_client;
 mod kube_client_watch;
 mod kubernetes_connections;
 mod kubernetes_faults;
+mod kubernetes_leader;
 mod kubernetes_watch;
 mod race_checker;
 mod races;

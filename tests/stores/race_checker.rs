@@ -32,6 +32,7 @@ fn bid(number: u128, seen: &str) -> Bid {
         }),
         lease_duration: s(15),
         seen: version(seen),
+        written: None,
     }
 }
 

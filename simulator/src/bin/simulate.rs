@@ -173,6 +173,7 @@ fn replay(seed: u64, episode: u64, arguments: &Arguments) -> Tally {
         episodes: 1,
         faults: outcome.faults,
         elections: outcome.elections,
+        notified: outcome.notified,
         history: outcome.history,
         found: outcome.violation.map(|violation| Found { episode, violation, kept }),
     }
@@ -213,6 +214,7 @@ fn counts(tally: &Tally) -> [(&'static str, u64); 5] {
                 Kind::SlowHandover,
                 Kind::LeftBehind,
                 Kind::FileBehind,
+                Kind::SlowHeir,
             ]),
         ),
         (
@@ -226,6 +228,11 @@ fn counts(tally: &Tally) -> [(&'static str, u64); 5] {
                 Kind::WrongSuccessor,
                 Kind::LostUnrefused,
                 Kind::NoJitter,
+                Kind::BidUnread,
+                Kind::StaleNotice,
+                Kind::TooManyReads,
+                Kind::Herd,
+                Kind::NotSlowed,
             ]),
         ),
         ("broken", tally.count(&[Kind::TwoRequests, Kind::Panicked])),
@@ -241,6 +248,7 @@ fn json(tally: &Tally, rate: f64) -> String {
         "elections": tally.elections,
         "history": format!("{:016x}", tally.history),
         "hours_per_second": rate.round(),
+        "notified_reads_a_minute": (tally.notified_reads_a_minute() * 100.0).round() / 100.0,
     });
     for (name, count) in counts(tally) {
         line[name] = count.into();

@@ -88,7 +88,7 @@ impl Store {
             return Err(refused());
         }
         self.grant(bid);
-        Ok(Answer::Grant(Grant { record: self.record(), date: None }))
+        Ok(Answer::Grant(Grant { record: self.record(), date: None, version: None }))
     }
 
     fn renew(&mut self, bid: &Bid) -> Result<Answer, StoreError> {

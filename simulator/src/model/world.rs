@@ -256,7 +256,7 @@ impl World {
     /// Handles a wake-up, the read and its answer at one instant: a read changes nothing in the store,
     /// and its bid may still be late.
     fn read(&mut self, who: u8) -> Option<()> {
-        self.peer_mut(who).turn(Input::Wakeup);
+        self.peer_mut(who).turn(Input::Wakeup { held_by: None });
         let mut message = self.peer_mut(who).wire.take()?;
         message.answer = Some(self.store.serve(&message.op));
         self.peer_mut(who).wire = Some(message);

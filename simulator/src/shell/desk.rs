@@ -12,7 +12,7 @@ use fastrand::Rng;
 use futures::future::BoxFuture;
 use tenure::clock::Moment;
 use tenure::election::{Answer, Entropy, Op};
-use tenure::lease::{Bid, Grant, Nonce, Rules, Snapshot, StoreError, Successor};
+use tenure::lease::{Bid, Grant, Nonce, Rules, Snapshot, StoreError, Successor, Version};
 use tenure::publish::file::{Outside, Work};
 use tenure::store::LeaseStore;
 use tokio::sync::oneshot;
@@ -36,7 +36,7 @@ pub struct Desk {
     /// Who waits for the answer of the store.
     call: Option<oneshot::Sender<Answered>>,
     /// Who waits for a notice of the store.
-    changed: Option<oneshot::Sender<()>>,
+    changed: Option<oneshot::Sender<Option<Nonce>>>,
     timers: Vec<(u32, oneshot::Sender<()>)>,
     writes: Vec<(u32, Work, oneshot::Sender<io::Result<()>>)>,
     due: Vec<Due>,
@@ -164,10 +164,10 @@ impl Desk {
         }
     }
 
-    /// Delivers a notice of the store.
-    pub fn notify(&mut self) {
+    /// Delivers a notice of the store, with the acquisition that it names.
+    pub fn notify(&mut self, held_by: Option<Nonce>) {
         if let Some(changed) = self.changed.take() {
-            let _ = changed.send(());
+            let _ = changed.send(held_by);
         }
     }
 
@@ -221,9 +221,12 @@ async fn ask(op: Op) -> Answered {
     }
 }
 
-/// Returns the answer to a request that has none but success.
-async fn ask_done(op: Op) -> Result<(), StoreError> {
-    ask(op).await.map(|_| ())
+/// Returns the version in the answer to a write.
+async fn ask_version(op: Op) -> Result<Option<Version>, StoreError> {
+    match ask(op).await? {
+        Answer::Written(version) => Ok(Some(version)),
+        _ => Ok(None),
+    }
 }
 
 #[async_trait]
@@ -257,24 +260,30 @@ impl LeaseStore for Store {
         }
     }
 
-    async fn renew(&self, bid: &Bid) -> Result<(), StoreError> {
-        ask_done(Op::Renew(bid.clone().into())).await
+    async fn renew(&self, bid: &Bid) -> Result<Option<Version>, StoreError> {
+        ask_version(Op::Renew(bid.clone().into())).await
     }
 
-    async fn set_successor(&self, bid: &Bid, successor: &Successor) -> Result<(), StoreError> {
-        ask_done(Op::SetSuccessor { bid: bid.clone().into(), successor: successor.clone() }).await
+    async fn set_successor(
+        &self,
+        bid: &Bid,
+        successor: &Successor,
+    ) -> Result<Option<Version>, StoreError> {
+        let (bid, successor) = (bid.clone().into(), successor.clone());
+        ask_version(Op::SetSuccessor { bid, successor }).await
     }
 
     async fn release(&self, bid: &Bid) -> Result<(), StoreError> {
-        ask_done(Op::Release(bid.clone().into())).await
+        ask(Op::Release(bid.clone().into())).await.map(drop)
     }
 
-    async fn changed(&self) {
+    async fn changed(&self) -> Option<Nonce> {
         let (changed, changes) = oneshot::channel();
         here(|desk| desk.changed = Some(changed));
         // A later wait takes the place of this one.
-        if changes.await.is_err() {
-            std::future::pending().await
+        match changes.await {
+            Ok(held_by) => held_by,
+            Err(_) => std::future::pending().await,
         }
     }
 }

@@ -61,7 +61,7 @@ impl Store {
         if !again {
             self.touched();
         }
-        Ok(Answer::Grant(Grant { record: self.record.clone(), date: None }))
+        Ok(Answer::Grant(Grant { record: self.record.clone(), date: None, version: None }))
     }
 
     fn is_of(&self, bid: &Bid) -> bool {
@@ -81,7 +81,8 @@ impl Store {
         }
         let seconds = i64::try_from(time.as_secs()).unwrap_or_default();
         let date = OffsetDateTime::from_unix_timestamp(seconds).ok();
-        Ok(Answer::Grant(Grant { record: self.record.clone(), date }))
+        let version = (self.kind == Kind::Object).then(|| self.version.clone());
+        Ok(Answer::Grant(Grant { record: self.record.clone(), date, version }))
     }
 
     pub(super) fn read(&self, bid: &Bid) -> Step {

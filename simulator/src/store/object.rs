@@ -1,7 +1,8 @@
 //! The simulated Lease of Kubernetes: an object with compare-and-set, whose lease is timed by its
 //! observers.
 //!
-//! Each operation is a read, and a write that fails if the object has changed since.
+//! Each operation is a read, and a write that fails if the object has changed since; the read is left out
+//! where the candidate has the version that its last write returned.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,6 +31,24 @@ pub(super) struct Standing {
     pub(super) until: Duration,
 }
 
+impl Standing {
+    /// Returns the acquisition that a notice names.
+    pub(super) fn named(&self) -> Option<Nonce> {
+        self.nonce.filter(|_| !self.broken)
+    }
+}
+
+/// Returns the version on which an operation writes without a read.
+fn known(op: &Op) -> Option<&Version> {
+    match op {
+        Op::Read | Op::Acquire(_) => None,
+        Op::Renew(bid)
+        | Op::Release(bid)
+        | Op::WriteTerm { bid, .. }
+        | Op::SetSuccessor { bid, .. } => bid.written.as_ref(),
+    }
+}
+
 fn not_ours() -> StoreError {
     StoreError::Refused(Failure::new(Cause::Lease, "the lease is held by another"))
 }
@@ -42,6 +61,24 @@ fn conflict() -> StoreError {
 impl Store {
     /// Performs one request of an operation on the object.
     pub(super) fn step_object(
+        &mut self,
+        op: &Op,
+        stage: Stage,
+        time: Duration,
+        wrote: &mut Option<(u64, Nonce)>,
+    ) -> Step {
+        match known(op).filter(|_| stage == Stage::First) {
+            None => self.request(op, stage, time, wrote),
+            Some(version) if *version != self.version => Step::Done(Err(conflict())),
+            // What the candidate would read is what it knows, so its write is the first request.
+            Some(_) => match self.request(op, stage, time, wrote) {
+                Step::More(stage) => self.request(op, stage, time, wrote),
+                done => done,
+            },
+        }
+    }
+
+    fn request(
         &mut self,
         op: &Op,
         stage: Stage,
@@ -80,7 +117,7 @@ impl Store {
             }
             (Op::Renew(bid), _) => {
                 self.count_anew(bid, time);
-                Step::Done(Ok(Answer::Done))
+                Step::Done(Ok(Answer::Written(self.version.clone())))
             }
             (Op::WriteTerm { bid, floor }, _) => {
                 let term = (self.record.term.unwrap_or(0) + 1).max(*floor);
@@ -96,7 +133,7 @@ impl Store {
                     self.record.successor = successor;
                     self.changed_hands();
                 }
-                Step::Done(Ok(Answer::Done))
+                Step::Done(Ok(Answer::Written(self.version.clone())))
             }
             (Op::Release(_), _) => {
                 self.standing = None;

@@ -33,7 +33,7 @@ const NOTHING: &str = "-";
 /// What is said below the table without peers.
 const WITHOUT_PEERS: &str = "\
 Other candidates are not known here: without peers, an instance sees only the lease.
-With --peers=on, this table shows every candidate, and who is next in line.
+With --peers, this table shows every candidate, and who is next in line.
 ";
 
 /// What is said below the table with peers, before the first contact with a leader.

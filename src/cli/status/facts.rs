@@ -51,6 +51,10 @@ pub(super) fn facts(heard: &Heard, now: Moment, style: Style) -> String {
     if let Some(it) = &document.health {
         rows.push(("health", health(it, style)));
     }
+    if let Some(it) = &document.maintenance {
+        let words = format!("{} (event {})", it.announcement(), it.event_id);
+        rows.push(("machine", style.paint(Colour::Yellow, &harmless(&words))));
+    }
     if let Some(it) = &document.route {
         rows.push(("route", route(it, heard.role(now), style)));
     }

@@ -216,6 +216,34 @@ fn the_summary_names_the_service_settings_without_secrets() {
     ];
     let summary = loaded(flags, &[]).unwrap().summary();
     let expected = "admin=unix:/tmp/admin health=http://127.0.0.1:1/h?…,exec:/bin/sh … \
-                    peers=off priority=50 drain-timeout=5s hooks=on-drain:/bin/sh …,on-leader-change:https://hooks.test/…";
+                    scheduled-events=none peers=off priority=50 drain-timeout=5s \
+                    hooks=on-drain:/bin/sh …,on-leader-change:https://hooks.test/…";
     assert!(summary.ends_with(expected), "{summary}");
+}
+
+#[test]
+fn an_address_for_agent_checks_is_tcp_and_of_no_other_listener() {
+    let of = |flags: &[(&'static str, &[&str])]| loaded(flags, &[]).map(|it| it.agent_check);
+    assert_eq!(of(&[]).unwrap(), None);
+    assert_eq!(
+        of(&[("agent-check", &["0.0.0.0:4042"])]).unwrap(),
+        Some("0.0.0.0:4042".parse().unwrap())
+    );
+    let token = TOKEN_FILE.as_str();
+    let fault = |flags: &[(&'static str, &[&str])], words: &str| {
+        let [(setting, problem, _)] = &faults_of(Verb::Run, flags)[..] else {
+            panic!("one fault: {flags:?}")
+        };
+        assert!(setting == "agent-check" && problem.contains(words), "{problem}");
+    };
+    fault(&[("agent-check", &["unix:/tmp/a"])], "unix socket");
+    fault(&[("agent-check", &["0.0.0.0:4040"])], "status listener [listen: default]");
+    fault(
+        &[
+            ("agent-check", &["[::]:4041"]),
+            ("admin", &["127.0.0.1:4041"]),
+            ("admin-token-file", &[token]),
+        ],
+        "admin listener [admin: flag --admin]",
+    );
 }

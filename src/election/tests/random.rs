@@ -14,8 +14,10 @@ enum Event {
     Answer(u8),
     Again,
     Wakeup,
+    Changed(u128),
     Notice(PeerNotice),
     Announce,
+    Maintenance(bool),
     Resign,
 }
 
@@ -45,8 +47,10 @@ fn event() -> impl Strategy<Value = Event> {
         16 => (0_u8..8).prop_map(Event::Answer),
         2 => Just(Event::Again),
         1 => Just(Event::Wakeup),
+        2 => (0_u128..30).prop_map(Event::Changed),
         4 => notice().prop_map(Event::Notice),
         2 => Just(Event::Announce),
+        1 => any::<bool>().prop_map(Event::Maintenance),
         1 => Just(Event::Resign),
     ]
 }
@@ -66,6 +70,8 @@ struct Witness {
     sent: Option<Moment>,
     last: Option<Request>,
     resigned: Option<Moment>,
+    /// Whether maintenance is imminent.
+    maintenance: bool,
 }
 
 impl Witness {
@@ -78,6 +84,8 @@ impl Witness {
         if let Some(lease) = request.op.lease() {
             let releases = request.op.name() == "release";
             assert!(releases || !self.dead.contains(&lease), "a dead lease id is used again");
+            let bids = request.op.name() == "acquire";
+            assert!(!(bids && self.maintenance), "a bid during maintenance");
             if releases && !self.dead.contains(&lease) {
                 self.dead.push(lease);
             }
@@ -96,6 +104,7 @@ impl Witness {
             return;
         }
         assert!(self.resigned.is_none(), "active after resigning");
+        assert!(!self.maintenance, "active during maintenance");
         let (lease, sent) = self.granted.expect("active without a grant");
         assert_eq!(self.written, Some(lease), "active without a term under this lease");
         assert!(sent.elapsed_max(bench.now) < ms(DEADLINE), "active after the deadline");
@@ -108,7 +117,8 @@ impl Witness {
             (0..4, "read") => Ok(if kind < 3 { free(Some(7)) } else { held(Some(9)) }),
             (0..4, "acquire") => Ok(grant(Some(7))),
             (0..4, "write-term") => Ok(Answer::Term(10)),
-            (0..4, _) => Ok(Answer::Done),
+            (0..2, _) => Ok(Answer::Written(Version(kind.to_string().into()))),
+            (2..4, _) => Ok(Answer::Done),
             (4, _) => refused(),
             (5, _) => broken(),
             (6, _) => foreign(),
@@ -159,10 +169,19 @@ impl Witness {
                 bench.election.handle_wakeup(bench.now, entropy);
                 bench.drain();
             }
+            Event::Changed(holder) => {
+                let (held_by, entropy) = (Some(Nonce(holder)), bench.entropy());
+                bench.election.handle_changed(held_by, bench.now, entropy);
+                bench.drain();
+            }
             Event::Notice(notice) => {
                 bench.notify(notice);
             }
             Event::Announce => bench.publish_acked(),
+            Event::Maintenance(imminent) => {
+                self.maintenance = imminent;
+                bench.maintenance(imminent);
+            }
             Event::Resign => {
                 bench.resign();
                 self.resigned.get_or_insert(bench.now);

@@ -86,7 +86,8 @@ fn r11_a_term_that_fell_is_an_alarm_and_a_hold_in_every_store() {
 fn r11_the_store_s_date_counts_if_there_is_one() {
     let mut bench = Bench::bidding_with(remote());
     let date = time::OffsetDateTime::from_unix_timestamp(4_000_000_000).expect("a date");
-    bench.answer(Ok(Answer::Grant(Grant { record: Record::default(), date: Some(date) })));
+    let grant = Grant { record: Record::default(), date: Some(date), version: None };
+    bench.answer(Ok(Answer::Grant(grant)));
     hold_until_written(&mut bench);
     assert_eq!(floor(&bench), 4_000_000_000_000);
 }

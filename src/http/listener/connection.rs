@@ -289,3 +289,47 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
         self.bounded(context, closed)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::convert::identity;
+
+    use tokio::io::AsyncWriteExt;
+
+    use super::*;
+
+    /// Takes bytes, and keeps them for ever, as TLS does with a client that does not read.
+    struct Stuck;
+
+    impl AsyncWrite for Stuck {
+        fn poll_write(
+            self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+            bytes: &[u8],
+        ) -> Poll<io::Result<usize>> {
+            Poll::Ready(Ok(bytes.len()))
+        }
+
+        fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Pending
+        }
+
+        fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Pending
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn flushing_and_closing_are_bounded_as_writing_is() {
+        let slot = Connections::new(1, 1, identity).take(Peer::Local).await.unwrap();
+        let activity = Arc::clone(&slot.activity);
+        let mut stream = Watched { stream: Stuck, activity, tail: [0; 4], stalled: None };
+        stream.write_all(b"x").await.unwrap();
+        let bound = WRITE_TIME * 2;
+        let flushed = tokio::time::timeout(bound, stream.flush()).await.expect("it ends");
+        assert_eq!(flushed.unwrap_err().kind(), io::ErrorKind::TimedOut);
+        stream.stalled = None;
+        let closed = tokio::time::timeout(bound, stream.shutdown()).await.expect("it ends");
+        assert_eq!(closed.unwrap_err().kind(), io::ErrorKind::TimedOut);
+    }
+}

@@ -9,7 +9,7 @@ use crate::status::{CandidateDocument, Role};
 /// What is said without peers.
 const WITHOUT_PEERS: &str = "\
 <p class=\"soft\">Other candidates are not known here: without peers, an instance sees only the lease. With \
-<code>--peers=on</code>, this page shows every candidate, and who is next in line.</p>
+<code>--peers</code>, this page shows every candidate, and who is next in line.</p>
 ";
 
 /// What is said before the first contact with a leader.

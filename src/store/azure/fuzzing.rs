@@ -264,6 +264,7 @@ fn bid() -> Bid {
         }),
         lease_duration: Duration::from_secs(15),
         seen: Version(MISSING.into()),
+        written: None,
     }
 }
 

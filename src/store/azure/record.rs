@@ -187,6 +187,7 @@ mod tests {
             candidate: Arc::new(Candidate { identity, instance: "01J".to_owned(), address, peer }),
             lease_duration: Duration::from_secs(15),
             seen: Version("".into()),
+            written: None,
         }
     }
 

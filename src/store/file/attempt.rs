@@ -1,5 +1,6 @@
 //! One attempt to read or change the record, on a thread that may block: the lock, the change, the
-//! write. It never waits for the lock, and does nothing once its caller has given up.
+//! write. It waits for the lock only as long as others take for one change, and does nothing once its
+//! caller has given up.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,6 +11,12 @@ use super::fault::FileError;
 use super::record::{Reading, Stored};
 use crate::clock::{self, Moment};
 use crate::lease::Bid;
+
+/// How long a call waits while another process has the lock, and how often it tries. A standby is
+/// woken by a rename whose writer still has the lock for an instant; one that has it for longer is
+/// stopped.
+const LOCK_WAIT: Duration = Duration::from_millis(50);
+const LOCK_STEP: Duration = Duration::from_millis(1);
 
 /// One call, on a thread that may block.
 pub(super) struct Attempt {
@@ -66,11 +73,27 @@ impl Attempt {
         directory: &'a Directory<'a>,
     ) -> Result<Locked<'a>, FileError> {
         let boot_id = self.boot_id()?;
-        let lock = directory.try_lock()?;
+        let lock = self.take_lock(directory)?;
         self.still_wanted()?;
         let now = self.reading(boot_id.clone());
         let began = Reading { boot_id, boot: self.began };
         Ok(Locked { attempt: self, directory, lock, began, now })
+    }
+
+    /// Takes the lock once no other process has it, within [`LOCK_WAIT`].
+    pub(super) fn take_lock(&self, directory: &Directory<'_>) -> Result<Lock, FileError> {
+        let started = clock::now();
+        loop {
+            if let Some(lock) = directory.try_lock()? {
+                return Ok(lock);
+            }
+            if started.elapsed_max(clock::now()) >= LOCK_WAIT {
+                return Err(directory.locked_elsewhere());
+            }
+            self.still_wanted()?;
+            #[allow(clippy::disallowed_methods, reason = "this thread may block")]
+            std::thread::sleep(LOCK_STEP);
+        }
     }
 
     /// Changes the record for a bid that should already hold the lease.

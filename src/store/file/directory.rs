@@ -189,8 +189,8 @@ impl Directory<'_> {
         )
     }
 
-    /// Tries to take the lock, without waiting.
-    pub(super) fn try_lock(&self) -> Result<Lock, FileError> {
+    /// Tries to take the lock, without waiting; `None` if another process has it.
+    pub(super) fn try_lock(&self) -> Result<Option<Lock>, FileError> {
         let path = self.place.lock_path();
         let flags = OFlags::RDWR | OFlags::CREATE | GUARDED;
         let fd = fs::openat(&self.fd, &self.place.lock, flags, Mode::RUSR | Mode::WUSR).map_err(
@@ -202,18 +202,21 @@ impl Directory<'_> {
         check_file(&path, &fstat(&path, &fd)?)?;
         match fs::flock(&fd, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {}
-            Err(Errno::WOULDBLOCK) => {
-                return Err(FileError::unavailable(format!(
-                    "another process has locked {}; if this persists, that process is stopped: \
-                     find it with `lslocks`",
-                    path.display()
-                )));
-            }
+            Err(Errno::WOULDBLOCK) => return Ok(None),
             Err(errno) => return Err(FileError::io(&path, "locked", errno.into())),
         }
         let lock = Lock(fd);
         self.check_lock(&lock)?;
-        Ok(lock)
+        Ok(Some(lock))
+    }
+
+    /// Returns the error for a lock that another process has.
+    pub(super) fn locked_elsewhere(&self) -> FileError {
+        FileError::unavailable(format!(
+            "another process has locked {}; if this persists, that process is stopped: find it \
+             with `lslocks`",
+            self.place.lock_path().display()
+        ))
     }
 
     /// Checks that the lock file still has its name, so that others will try the same one.

@@ -47,7 +47,7 @@ pub(super) fn examine(attempt: &Attempt) -> Vec<Finding> {
         Ok(()) => passed("writing", "wrote a file".into()),
         Err(fault) => failed("writing", fault),
     });
-    findings.push(match directory.try_lock() {
+    findings.push(match attempt.take_lock(&directory) {
         Ok(_) => passed("lock", format!("locked {}", place.lock_path().display())),
         Err(fault) if fault.is_transient() => {
             Finding { verdict: Verdict::Warning, ..failed("lock", fault) }

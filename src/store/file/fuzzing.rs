@@ -78,5 +78,6 @@ fn bid() -> Bid {
         }),
         lease_duration: Duration::from_secs(15),
         seen: Version("0".into()),
+        written: None,
     }
 }

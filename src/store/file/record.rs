@@ -205,6 +205,13 @@ impl Stored {
             Some(StoredLease { id, boot_id, from_boottime_ns, until_boottime_ns, breaking });
     }
 
+    /// Returns the acquisition that holds the lease: that of the record, which may be of before until
+    /// the holder has written its term. `None` if the lease is free, or is being broken.
+    pub(super) fn held_by(&self) -> Option<Nonce> {
+        self.lease.as_ref().filter(|lease| !lease.breaking)?;
+        self.nonce.as_deref()?.parse().ok()
+    }
+
     /// Returns whether an operator is breaking the lease.
     pub(super) fn is_breaking(&self) -> bool {
         self.lease.as_ref().is_some_and(|lease| lease.breaking)
@@ -284,6 +291,7 @@ mod tests {
             }),
             lease_duration: Duration::from_secs(15),
             seen: Version("0".into()),
+            written: None,
         }
     }
 

@@ -1,4 +1,5 @@
-//! A watch on the directory, by inotify, which wakes a standby for a release before its next poll.
+//! A watch on the directory, by inotify, which wakes a standby for a release before its next poll, and
+//! a leader that has lost the lease before its next renewal.
 //!
 //! It is never evidence of anything. Errors are waited out here, since nothing else handles them;
 //! without a watch (no directory yet, too many watches of this user), a standby sees a release at
@@ -16,7 +17,7 @@ use tokio::time::sleep;
 use super::FileStore;
 use super::fault::FileError;
 use super::record::Stored;
-use crate::lease::StoreError;
+use crate::lease::{Nonce, StoreError};
 
 /// The pause from a watch that failed to the next attempt, from the first value doubling to the
 /// second. A shorter one loads a disk that hangs more; a longer one leaves standbys to their own
@@ -31,13 +32,20 @@ const EVENTS: WatchMask = WatchMask::MOVED_TO
     .union(WatchMask::ONLYDIR)
     .union(WatchMask::DONT_FOLLOW);
 
+/// A change of the record other than by a renewal.
+struct News {
+    /// The acquisition that holds the lease, as far as the record shows.
+    held_by: Option<Nonce>,
+}
+
 impl FileStore {
-    /// Resolves when the record has changed other than by a renewal.
-    pub(super) async fn watch(&self) {
+    /// Resolves when the record has changed other than by a renewal; returns the acquisition that holds
+    /// the lease.
+    pub(super) async fn watch(&self) -> Option<Nonce> {
         let mut pause = PAUSE.0;
         loop {
             match self.watch_once(&mut pause).await {
-                Ok(()) => return,
+                Ok(held_by) => return held_by,
                 Err(error) => tracing::debug!("the watch on the directory ended: {error}"),
             }
             sleep(pause).await;
@@ -45,8 +53,8 @@ impl FileStore {
         }
     }
 
-    /// Watches until there are news, or the watch fails.
-    async fn watch_once(&self, pause: &mut Duration) -> Result<(), StoreError> {
+    /// Watches until there are news, or the watch fails; returns the acquisition that holds the lease.
+    async fn watch_once(&self, pause: &mut Duration) -> Result<Option<Nonce>, StoreError> {
         let inotify = self.attempt(|attempt| {
             let directory = attempt.place.directory();
             let failed = |error| FileError::io(directory, "watched", error);
@@ -57,16 +65,18 @@ impl FileStore {
         let failed = |error| FileError::io(self.place.directory(), "watched", error);
         let mut events = inotify.await?.into_event_stream([0; 4096]).map_err(failed)?;
         // The first read finds a change from before the watch began.
-        while !self.has_news().await? {
+        loop {
+            if let Some(News { held_by }) = self.news().await? {
+                return Ok(held_by);
+            }
             *pause = PAUSE.0;
             loop {
-                let Some(event) = events.next().await else { return Ok(()) };
+                let Some(event) = events.next().await else { return Ok(None) };
                 if self.may_be_news(&event.map_err(failed)?).map_err(failed)? {
                     break;
                 }
             }
         }
-        Ok(())
     }
 
     /// Returns whether an event may be a change of the record.
@@ -79,15 +89,17 @@ impl FileStore {
         Ok(is_of_record || event.mask.contains(EventMask::Q_OVERFLOW))
     }
 
-    /// Reads the record, and returns whether it has changed since the last time, other than by a
+    /// Reads the record; returns `None` if it has not changed since the last time, other than by a
     /// renewal.
-    async fn has_news(&self) -> Result<bool, StoreError> {
+    async fn news(&self) -> Result<Option<News>, StoreError> {
         let read = self.attempt(|attempt| match attempt.place.open()? {
             Some(directory) => directory.read(),
             None => Ok(None),
         });
-        let news = Some(read.await?.map(Stored::without_times));
+        let found = read.await?.map(Stored::without_times);
+        let held_by = found.as_ref().and_then(Stored::held_by);
         let mut noticed = self.noticed.lock().unwrap_or_else(PoisonError::into_inner);
-        Ok(std::mem::replace(&mut *noticed, news) != *noticed)
+        let known = noticed.replace(found);
+        Ok((known != *noticed).then_some(News { held_by }))
     }
 }

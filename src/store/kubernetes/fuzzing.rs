@@ -84,5 +84,6 @@ fn bid() -> Bid {
         candidate: Arc::new(candidate),
         lease_duration: Duration::from_secs(15),
         seen: Version("0".into()),
+        written: None,
     }
 }

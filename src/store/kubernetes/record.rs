@@ -75,10 +75,38 @@ fn claims(lease: &Lease, bid: &Bid) -> bool {
     lease.metadata.annotations.get(CLAIM) == Some(&bid.nonce.to_string())
 }
 
-/// Returns the version of the Lease, which differs for one that was deleted and created again.
+/// Returns the version of the Lease: all of it, since a write replaces all of it.
 pub(super) fn version(lease: &Lease) -> Version {
-    let Metadata { uid, resource_version, .. } = &lease.metadata;
-    Version(format!("{uid}/{resource_version}").into())
+    Version(serde_json::to_string(lease).unwrap_or_default().into())
+}
+
+/// Returns the Lease in a version; `None` if it did not exist.
+pub(super) fn of_version(version: &Version) -> Option<Lease> {
+    let lease: Lease = serde_json::from_str(&version.0).ok()?;
+    (!lease.metadata.resource_version.is_empty()).then_some(lease)
+}
+
+/// Returns whether the Lease is still in a version. It is not if it was deleted and created again.
+pub(super) fn is_in_version(lease: &Lease, version: &Version) -> bool {
+    let state = |lease: &Lease| {
+        let Metadata { uid, resource_version, .. } = &lease.metadata;
+        (uid.clone(), resource_version.clone())
+    };
+    of_version(version).is_some_and(|known| state(&known) == state(lease))
+}
+
+/// Returns the acquisition that holds the Lease; `None` if it is free or broken, or if another program
+/// holds it, which keeps the annotations of the last holder.
+pub(super) fn held_by(lease: &Lease) -> Option<Nonce> {
+    let annotation = |name| lease.metadata.annotations.get(name).map_or("", String::as_str);
+    let (holder, claim) = (holder(lease)?, annotation(CLAIM));
+    // Before it has written its term, an acquisition has a name that is not in the record yet.
+    let is_recorded = claim == annotation(NONCE);
+    let recorded = format!("{}_{}", annotation(HOLDER), annotation(INSTANCE));
+    if is_broken(lease) || is_recorded && holder != recorded {
+        return None;
+    }
+    claim.parse().ok()
 }
 
 /// Returns the result of reading a Lease that does not exist.

@@ -1,4 +1,5 @@
-//! A watch on the Lease, which wakes a standby for a release before its next poll.
+//! A watch on the Lease, which wakes a standby for a release before its next poll, and a leader that
+//! has lost the Lease before its next renewal.
 //!
 //! It is never evidence of anything. Errors are waited out here, since nothing else handles them;
 //! without the permission to watch, a standby sees a release at its next poll.
@@ -14,6 +15,7 @@ use uuid::Uuid;
 use super::{Kubernetes, record};
 use crate::kube::objects::Lease;
 use crate::kube::{KubeError, Watched};
+use crate::lease::Nonce;
 
 /// The pause from the end of one watch to the next, from the first value doubling to the second
 /// while nothing is received. A shorter one loads a failing server more; a longer one leaves
@@ -39,20 +41,27 @@ pub(super) struct Noticed {
 }
 
 impl Noticed {
-    /// Records the state of the Lease, or its deletion; returns whether that is of interest to a
-    /// standby.
-    fn take(&mut self, lease: &Lease, there: bool) -> bool {
+    /// Records the state of the Lease, or its deletion; returns `None` if that is of no interest.
+    fn take(&mut self, lease: &Lease, there: bool) -> Option<News> {
         let version = &lease.metadata.resource_version;
         self.version = (!version.is_empty()).then(|| version.clone());
         let news = if there { record::news(lease) } else { "gone".to_owned() };
         let known = self.news.replace(news);
-        known != self.news
+        let held_by = record::held_by(lease).filter(|_| there);
+        (known != self.news).then_some(News { held_by })
     }
 }
 
+/// A change of the Lease other than by a renewal.
+struct News {
+    /// The acquisition that holds the Lease, as far as it shows.
+    held_by: Option<Nonce>,
+}
+
 impl Kubernetes {
-    /// Resolves when the Lease has changed other than by a renewal.
-    pub(super) async fn watch(&self) {
+    /// Resolves when the Lease has changed other than by a renewal; returns the acquisition that holds
+    /// it.
+    pub(super) async fn watch(&self) -> Option<Nonce> {
         let mut pause = PAUSE.0;
         loop {
             let from = self.noticed().version.clone();
@@ -66,8 +75,8 @@ impl Kubernetes {
                         if !std::mem::take(&mut is_beginning) {
                             pause = PAUSE.0;
                         }
-                        if self.hear(told) {
-                            return;
+                        if let Some(News { held_by }) = self.hear(told) {
+                            return held_by;
                         }
                     }
                     Err(error) => self.fail(&error),
@@ -79,8 +88,8 @@ impl Kubernetes {
         }
     }
 
-    /// Records an event of the watch; returns whether it is of interest to a standby.
-    fn hear(&self, told: Watched<Lease>) -> bool {
+    /// Records an event of the watch; returns `None` if it is of no interest.
+    fn hear(&self, told: Watched<Lease>) -> Option<News> {
         let mut noticed = self.noticed();
         noticed.refused = 0;
         match told {
@@ -88,7 +97,7 @@ impl Kubernetes {
             Watched::Deleted(lease) => noticed.take(&lease, false),
             Watched::Bookmark(version) => {
                 noticed.version = Some(version);
-                false
+                None
             }
         }
     }

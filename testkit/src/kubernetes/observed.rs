@@ -11,7 +11,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tenure::clock::Moment;
 use tenure::election::Observation;
-use tenure::lease::{Bid, Cause, Failure, Grant, LeaseId, Rules, Snapshot, StoreError, Successor};
+use tenure::lease::{
+    Bid, Cause, Failure, Grant, LeaseId, Nonce, Rules, Snapshot, StoreError, Successor, Version,
+};
 use tenure::store::{BreakOutcome, Finding, LeaseAdmin, LeaseStore};
 
 /// The shared state of all observers of one lock: a clock that the test advances, and the
@@ -101,11 +103,15 @@ impl LeaseStore for Observed {
         self.store.write_term(bid, floor).await
     }
 
-    async fn renew(&self, bid: &Bid) -> Result<(), StoreError> {
+    async fn renew(&self, bid: &Bid) -> Result<Option<Version>, StoreError> {
         self.store.renew(bid).await
     }
 
-    async fn set_successor(&self, bid: &Bid, successor: &Successor) -> Result<(), StoreError> {
+    async fn set_successor(
+        &self,
+        bid: &Bid,
+        successor: &Successor,
+    ) -> Result<Option<Version>, StoreError> {
         self.store.set_successor(bid, successor).await
     }
 
@@ -113,8 +119,8 @@ impl LeaseStore for Observed {
         self.store.release(bid).await
     }
 
-    async fn changed(&self) {
-        self.store.changed().await;
+    async fn changed(&self) -> Option<Nonce> {
+        self.store.changed().await
     }
 }
 

@@ -14,7 +14,7 @@ use fastrand::Rng;
 use futures::poll;
 use tenure::clock::{self, Moment};
 use tenure::election::Observation;
-use tenure::lease::{Bid, Candidate, LeaseId, Nonce, Snapshot, StoreError, Successor};
+use tenure::lease::{Bid, Candidate, LeaseId, Nonce, Snapshot, StoreError, Successor, Version};
 use tenure::store::{BreakOutcome, LeaseAdmin};
 use tokio::task::JoinSet;
 
@@ -302,6 +302,7 @@ impl Client {
             candidate: Arc::clone(&self.candidate),
             lease_duration: lengths[self.rng.usize(..lengths.len())],
             seen: seen.version.clone(),
+            written: None,
         });
         Asked::Acquire
     }
@@ -318,11 +319,18 @@ impl Client {
         let invoked = shared.before();
         let answer = wait(polls, request(&*store, &asked, bid.as_ref())).await;
         let returned = shared.after();
+        let mut written = None;
         let outcome = match answer {
             None => Outcome::Open { until: None },
-            Some(Ok(answer)) => Outcome::Answered(answer),
+            Some(Ok((answer, version))) => {
+                written = version;
+                Outcome::Answered(answer)
+            }
             Some(Err(error)) => judge(error),
         };
+        if bid.is_some() {
+            self.keep_version(written);
+        }
         self.learn(&asked, &outcome);
         let after = None;
         self.record(Call { client: self.index, asked, bid, invoked, returned, outcome, after });
@@ -366,6 +374,15 @@ impl Client {
         }
     }
 
+    /// Notes the version that a call for the bid returned. Where there is none, the bid may keep that of
+    /// before, on which nothing can be written any more.
+    fn keep_version(&mut self, written: Option<Version>) {
+        let keeps_old = written.is_none() && self.rng.u8(..3) == 0;
+        if let (Some(bid), false) = (&mut self.bid, keeps_old) {
+            bid.written = written;
+        }
+    }
+
     /// Notes what the client knows from an answer.
     fn learn(&mut self, asked: &Asked, outcome: &Outcome) {
         match outcome {
@@ -386,21 +403,24 @@ impl Client {
     }
 }
 
-/// Makes a request.
+/// Makes a request; returns the answer, and the version that it wrote.
 async fn request(
     store: &dyn LeaseAdmin,
     asked: &Asked,
     bid: Option<&Bid>,
-) -> Result<Answer, StoreError> {
+) -> Result<(Answer, Option<Version>), StoreError> {
     let bid = || bid.expect("it has bid");
     Ok(match asked {
-        Asked::Read => Answer::Snapshot(store.read().await?),
-        Asked::Acquire => Answer::Granted(Some(store.acquire(bid()).await?.record)),
-        Asked::WriteTerm { floor } => Answer::Term(store.write_term(bid(), *floor).await?),
-        Asked::Renew => store.renew(bid()).await.map(|()| Answer::Done)?,
-        Asked::SetSuccessor(it) => store.set_successor(bid(), it).await.map(|()| Answer::Done)?,
-        Asked::Release => store.release(bid()).await.map(|()| Answer::Done)?,
-        Asked::Break { at_once } => Answer::Broken(store.break_lease(*at_once).await?),
+        Asked::Read => (Answer::Snapshot(store.read().await?), None),
+        Asked::Acquire => {
+            let grant = store.acquire(bid()).await?;
+            (Answer::Granted(Some(grant.record)), grant.version)
+        }
+        Asked::WriteTerm { floor } => (Answer::Term(store.write_term(bid(), *floor).await?), None),
+        Asked::Renew => (Answer::Done, store.renew(bid()).await?),
+        Asked::SetSuccessor(it) => (Answer::Done, store.set_successor(bid(), it).await?),
+        Asked::Release => (store.release(bid()).await.map(|()| Answer::Done)?, None),
+        Asked::Break { at_once } => (Answer::Broken(store.break_lease(*at_once).await?), None),
         Asked::Create | Asked::ReadRecord | Asked::FindHeld => {
             unreachable!("these are parts of other calls")
         }

@@ -33,6 +33,7 @@ pub fn bid_as(identity: &str, number: u128) -> Bid {
         }),
         lease_duration: Duration::from_secs(15),
         seen: Version("missing".into()),
+        written: None,
     }
 }
 

@@ -8,12 +8,12 @@ mod observing;
 mod record;
 mod succession;
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures::future::join_all;
-use tenure::lease::{Bid, Candidate, LeaseId, Nonce, Record, Snapshot, StoreError};
+use tenure::lease::{Bid, Candidate, LeaseId, Nonce, Record, Snapshot, StoreError, Version};
 use tenure::store::LeaseAdmin;
 
 pub use breaking::*;
@@ -56,7 +56,10 @@ pub trait Harness: Sized {
 /// One candidate in one acquisition.
 struct Contender {
     store: Arc<dyn LeaseAdmin>,
+    /// The bid as it was made.
     bid: Bid,
+    /// The version that its last write returned.
+    written: Mutex<Option<Version>>,
 }
 
 /// Returns a number that only has to be unique here.
@@ -96,7 +99,9 @@ impl Contender {
         });
         let lease = LeaseId::from_random(draw());
         let lease_duration = H::LEASE;
-        Self { store, bid: Bid { lease, nonce: Nonce(draw()), candidate, lease_duration, seen } }
+        let (nonce, written) = (Nonce(draw()), None);
+        let bid = Bid { lease, nonce, candidate, lease_duration, seen, written };
+        Self { store, bid, written: Mutex::default() }
     }
 
     /// Creates a candidate that was granted the lease.
@@ -106,20 +111,40 @@ impl Contender {
         holder
     }
 
+    /// Makes a call for the bid until its outcome is known, each time with the version that the last
+    /// one returned, as the election does.
+    async fn call<T>(
+        &self,
+        ask: impl AsyncFn(&Bid) -> Result<(T, Option<Version>), StoreError>,
+    ) -> Result<T, StoreError> {
+        let written = || self.written.lock().expect("no test panicked with it");
+        let asked = definite(async || {
+            let bid = Bid { written: written().take(), ..self.bid.clone() };
+            ask(&bid).await
+        });
+        let (answer, version) = asked.await?;
+        *written() = version;
+        Ok(answer)
+    }
+
     async fn acquire(&self) -> Result<Record, StoreError> {
-        definite(async || self.store.acquire(&self.bid).await).await.map(|grant| grant.record)
+        self.call(async |bid| {
+            let grant = self.store.acquire(bid).await?;
+            Ok((grant.record, grant.version))
+        })
+        .await
     }
 
     async fn write_term(&self, floor: u64) -> Result<u64, StoreError> {
-        definite(async || self.store.write_term(&self.bid, floor).await).await
+        self.call(async |bid| Ok((self.store.write_term(bid, floor).await?, None))).await
     }
 
     async fn renew(&self) -> Result<(), StoreError> {
-        definite(async || self.store.renew(&self.bid).await).await
+        self.call(async |bid| Ok(((), self.store.renew(bid).await?))).await
     }
 
     async fn release(&self) -> Result<(), StoreError> {
-        definite(async || self.store.release(&self.bid).await).await
+        self.call(async |bid| Ok((self.store.release(bid).await?, None))).await
     }
 
     async fn read(&self) -> Snapshot {
@@ -295,6 +320,8 @@ macro_rules! conformance {
             with only_a_renewal_restarts_the_wait_of_observers,
             changes_beside_the_lease_restart_no_wait,
             a_renewal_after_a_conflicting_write_succeeds_on_the_next_call,
+            a_renewal_on_the_last_version_keeps_the_record,
+            a_version_of_before_writes_nothing,
             a_recreated_lock_is_another_lock_to_all,
             a_renewal_at_the_last_instant_wins_over_every_bid,
             of_many_observers_exactly_one_acquires,

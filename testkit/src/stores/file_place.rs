@@ -38,6 +38,7 @@ pub fn bid(seen: Version, lease_duration: Duration) -> Bid {
         }),
         lease_duration,
         seen,
+        written: None,
     }
 }
 
@@ -97,7 +98,7 @@ pub async fn each_call(store: &FileStore) -> Vec<(&'static str, StoreError)> {
         ("read", store.read().await.map(|_| ())),
         ("acquire", store.acquire(&bid).await.map(|_| ())),
         ("write-term", store.write_term(&bid, 1).await.map(|_| ())),
-        ("renew", store.renew(&bid).await),
+        ("renew", store.renew(&bid).await.map(|_| ())),
         ("release", store.release(&bid).await),
         ("create", store.create(1).await.map(|_| ())),
     ];

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use tenure::election::{Answer, Op};
-use tenure::lease::{Bid, Grant, Rules, Snapshot, StoreError, Successor};
+use tenure::lease::{Bid, Grant, Rules, Snapshot, StoreError, Successor, Version};
 use tenure::store::{BreakOutcome, Finding, LeaseAdmin, LeaseStore, Verdict};
 
 use simulator::store::{Kind, Stage, Step, Store};
@@ -71,6 +71,14 @@ impl fmt::Debug for SimulatedLock {
     }
 }
 
+/// Returns the version in the answer to a write.
+fn version(answer: Answer) -> Option<Version> {
+    match answer {
+        Answer::Written(version) => Some(version),
+        _ => None,
+    }
+}
+
 #[async_trait]
 impl LeaseStore for SimulatedLock {
     fn kind(&self) -> &'static str {
@@ -102,17 +110,21 @@ impl LeaseStore for SimulatedLock {
         }
     }
 
-    async fn renew(&self, bid: &Bid) -> Result<(), StoreError> {
-        self.ask(&Op::Renew(bid.clone().into())).map(|_| ())
+    async fn renew(&self, bid: &Bid) -> Result<Option<Version>, StoreError> {
+        self.ask(&Op::Renew(bid.clone().into())).map(version)
     }
 
     async fn release(&self, bid: &Bid) -> Result<(), StoreError> {
         self.ask(&Op::Release(bid.clone().into())).map(|_| ())
     }
 
-    async fn set_successor(&self, bid: &Bid, successor: &Successor) -> Result<(), StoreError> {
+    async fn set_successor(
+        &self,
+        bid: &Bid,
+        successor: &Successor,
+    ) -> Result<Option<Version>, StoreError> {
         let (bid, successor) = (bid.clone().into(), successor.clone());
-        self.ask(&Op::SetSuccessor { bid, successor }).map(|_| ())
+        self.ask(&Op::SetSuccessor { bid, successor }).map(version)
     }
 }
 

@@ -21,6 +21,7 @@ fn bid(nonce: u128) -> Bid {
         }),
         lease_duration: Duration::from_secs(15),
         seen: Version(Arc::from(MISSING)),
+        written: None,
     }
 }
 

@@ -2,7 +2,7 @@
 //! has seen the record unchanged for its whole duration.
 
 use futures::future::join_all;
-use tenure::lease::{Claim, StoreError, Successor};
+use tenure::lease::{Bid, Claim, StoreError, Successor, Version};
 
 use super::{Contender, Harness, assert_refused};
 
@@ -71,15 +71,58 @@ where
         lock.touch().await;
         let met = a.store.renew(&a.bid).await;
         assert!(
-            matches!(met, Ok(()) | Err(StoreError::Unknown(_) | StoreError::RetryNow(_))),
+            matches!(met, Ok(_) | Err(StoreError::Unknown(_) | StoreError::RetryNow(_))),
             "{met:?}"
         );
         if met.is_err() {
-            assert_eq!(a.store.renew(&a.bid).await, Ok(()), "it is known now what stands there");
+            a.store.renew(&a.bid).await.expect("it is known now what stands there");
         }
         assert_ne!(a.claim().await, before);
     }
     assert_eq!(a.read().await.record.term, Some(3));
+}
+
+pub async fn a_renewal_on_the_last_version_keeps_the_record<H: ObservedHarness>(lock: H) {
+    let a = Contender::holder(&lock, "a").await;
+    a.write_term(3).await.expect("a term");
+    let mut written = a.store.renew(&a.bid).await.expect("read, then renewed");
+    for _ in 0..3 {
+        let (record, before) = (a.read().await.record, a.claim().await);
+        let bid = Bid { written: written.clone(), ..a.bid.clone() };
+        let next = a.store.renew(&bid).await.expect("renewed on the version that was written");
+        assert!(next.is_some() && next != written, "{next:?}");
+        assert_ne!(a.claim().await, before);
+        assert_eq!(a.read().await.record, record);
+        written = next;
+    }
+}
+
+/// Makes each call of a holder on a version that is no longer the last one, which must not write.
+async fn assert_stale<H: ObservedHarness>(lock: &H, a: &Contender, written: &Option<Version>) {
+    let (bytes, bid) = (lock.bytes().await, Bid { written: written.clone(), ..a.bid.clone() });
+    let successor = Successor { identity: "b".to_owned(), hold_off: H::LEASE };
+    for outcome in [
+        a.store.renew(&bid).await.map(drop),
+        a.store.set_successor(&bid, &successor).await.map(drop),
+        a.store.release(&bid).await,
+    ] {
+        assert!(matches!(outcome, Err(StoreError::RetryNow(_))), "{outcome:?}");
+    }
+    assert_eq!(lock.bytes().await, bytes);
+}
+
+pub async fn a_version_of_before_writes_nothing<H: ObservedHarness>(lock: H) {
+    let a = Contender::holder(&lock, "a").await;
+    a.write_term(3).await.expect("a term");
+    let written = a.store.renew(&a.bid).await.expect("renewed");
+    lock.touch().await;
+    assert_stale(&lock, &a, &written).await;
+    a.renew().await.expect("it is still held");
+    lock.advance(H::LEASE).await;
+    let b = Contender::holder(&lock, "b").await;
+    assert_stale(&lock, &a, &written).await;
+    assert_refused(a.renew().await);
+    b.renew().await.expect("still b's");
 }
 
 pub async fn a_recreated_lock_is_another_lock_to_all<H: ObservedHarness>(lock: H) {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tenure::lease::{Record, StoreError, Successor};
 
-use super::{Contender, Harness, assert_refused, definite};
+use super::{Contender, Harness, assert_refused};
 
 const HOLD_OFF: Duration = Duration::from_millis(10_250);
 
@@ -14,7 +14,7 @@ fn named(identity: &str) -> Successor {
 
 impl Contender {
     pub(super) async fn set_successor(&self, successor: &Successor) -> Result<(), StoreError> {
-        definite(async || self.store.set_successor(&self.bid, successor).await).await
+        self.call(async |bid| Ok(((), self.store.set_successor(bid, successor).await?))).await
     }
 }
 
