@@ -127,6 +127,8 @@ const IN_CHARTS: &[(&str, &str, &str, &str)] = &[
         "For `kubectl exec POD -c tenure -- /tenure pause`",
     ),
     ("peers", "null", "", "Null: on for `azure`, whose store cannot notify, else off"),
+    // Without quotes it would be a boolean.
+    ("preempt-after", "\"off\"", "", ""),
     ("peer-address", "", PEER_ADDRESS, "For example `[$(POD_IP)]:4040`"),
     (
         "drain-timeout",
