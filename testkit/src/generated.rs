@@ -128,6 +128,8 @@ const IN_CHARTS: &[(&str, &str, &str, &str)] = &[
     ),
     ("peers", "null", "", "Null: on for `azure`, whose store cannot notify, else off"),
     ("peer-address", "", PEER_ADDRESS, "For example `[$(POD_IP)]:4040`"),
+    // Without quotes it is a boolean.
+    ("preempt-after", "\"off\"", "", ""),
     (
         "drain-timeout",
         "",
