@@ -130,6 +130,8 @@ const IN_CHARTS: &[(&str, &str, &str, &str)] = &[
     // Without quotes it would be a boolean.
     ("preempt-after", "\"off\"", "", ""),
     ("peer-address", "", PEER_ADDRESS, "For example `[$(POD_IP)]:4040`"),
+    // Without quotes it is a boolean.
+    ("preempt-after", "\"off\"", "", ""),
     (
         "drain-timeout",
         "",
