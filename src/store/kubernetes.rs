@@ -70,27 +70,31 @@ impl Kubernetes {
         }
     }
 
-    /// Returns the Lease for the next write of a bid: as its last one left it, or else as it is read.
-    async fn known(&self, bid: &Bid) -> Result<Lease, StoreError> {
-        match bid.written.as_ref().and_then(record::of_version) {
-            Some(lease) => Ok(lease),
-            None => Ok(self.read_lease().await?.ok_or_else(|| self.gone())?.object),
+    /// Changes the Lease for a bid by one write, and returns it as it is then. `edit` returns whether
+    /// there is anything to change. The change is made to what the last write of the bid returned; only
+    /// a read can refuse it, or show that there is nothing to change.
+    async fn change(
+        &self,
+        bid: &Bid,
+        edit: impl Fn(&mut Lease) -> Result<bool, StoreError> + Send,
+    ) -> Result<Lease, StoreError> {
+        if let Some(mut lease) = bid.written.as_ref().and_then(record::of_version)
+            && edit(&mut lease) == Ok(true)
+        {
+            return self.write(&lease).await;
         }
+        let mut lease = self.read_lease().await?.ok_or_else(|| self.gone())?.object;
+        if edit(&mut lease)? { self.write(&lease).await } else { Ok(lease) }
     }
 
-    /// Returns the same; refused if this bid does not hold it.
-    async fn ours(&self, bid: &Bid) -> Result<Lease, StoreError> {
-        let lease = self.known(bid).await?;
-        if record::is_of(&lease, bid) { Ok(lease) } else { Err(self.not_ours(&lease)) }
+    /// Checks that this bid holds the Lease.
+    fn check_ours(&self, lease: &Lease, bid: &Bid) -> Result<(), StoreError> {
+        if record::is_of(lease, bid) { Ok(()) } else { Err(self.not_ours(lease)) }
     }
 
-    /// Returns the Lease of a bid where nothing has to be written: as it is now, since a version that an
-    /// earlier write returned is no answer to this call.
-    async fn unchanged(&self, bid: &Bid, known: Lease) -> Result<Lease, StoreError> {
-        match bid.written {
-            None => Ok(known),
-            Some(_) => self.ours(&Bid { written: None, ..bid.clone() }).await,
-        }
+    /// Reads the record of the Lease.
+    fn record(&self, lease: &Lease) -> Result<Record, StoreError> {
+        record::read(lease, &self.place()).map_err(StoreError::Foreign)
     }
 
     /// Writes the Lease if it has not changed since this state of it. `Ok(None)` if it has; a write is
@@ -103,11 +107,11 @@ impl Kubernetes {
         }
     }
 
-    /// Writes the Lease if it has not changed since this state of it, or fails. Returns the version that
-    /// was written.
-    async fn write(&self, lease: &Lease) -> Result<Version, StoreError> {
-        let written = self.try_write(lease).await?.ok_or_else(|| conflict(self.place()))?;
-        Ok(record::version(&written.object))
+    /// Writes the Lease if it has not changed since this state of it, or fails. Returns it as it was
+    /// written.
+    async fn write(&self, lease: &Lease) -> Result<Lease, StoreError> {
+        let written = self.try_write(lease).await?;
+        written.map(|it| it.object).ok_or_else(|| conflict(self.place()))
     }
 
     /// Creates the Lease; `Ok(None)` if there is one.
@@ -136,7 +140,7 @@ impl Kubernetes {
     /// Acquires or renews the Lease in this state; returns the record found in it, or `None` if the
     /// Lease has changed since.
     async fn take(&self, found: Lease, bid: &Bid) -> Result<Option<Grant>, StoreError> {
-        let record = record::read(&found, &self.place()).map_err(StoreError::Foreign)?;
+        let record = self.record(&found)?;
         let mut lease = found;
         if record::is_of(&lease, bid) {
             record::renew(&mut lease, bid, now());
@@ -211,23 +215,30 @@ impl LeaseStore for Kubernetes {
     }
 
     async fn write_term(&self, bid: &Bid, floor: u64) -> Result<u64, StoreError> {
-        let mut lease = self.ours(bid).await?;
-        let record = record::read(&lease, &self.place()).map_err(StoreError::Foreign)?;
-        if let Some(term) = record::term_of(&record, bid) {
-            return self.unchanged(bid, lease).await.map(|_| term);
-        }
-        let term = record::next_term(&lease, record.term, floor).ok_or_else(|| {
-            let message = format!("the Lease {} has the largest possible term", self.place());
-            StoreError::Foreign(Failure::new(Cause::Record, message))
-        })?;
-        record::write_term(&mut lease, bid, term);
-        self.write(&lease).await.map(|_| term)
+        let edit = |lease: &mut Lease| {
+            self.check_ours(lease, bid)?;
+            let record = self.record(lease)?;
+            if record::term_of(&record, bid).is_some() {
+                return Ok(false);
+            }
+            let term = record::next_term(lease, record.term, floor).ok_or_else(|| {
+                let message = format!("the Lease {} has the largest possible term", self.place());
+                StoreError::Foreign(Failure::new(Cause::Record, message))
+            })?;
+            record::write_term(lease, bid, term);
+            Ok(true)
+        };
+        let lease = self.change(bid, edit).await?;
+        record::term_of(&self.record(&lease)?, bid).ok_or_else(|| self.not_ours(&lease))
     }
 
     async fn renew(&self, bid: &Bid) -> Result<Option<Version>, StoreError> {
-        let mut lease = self.ours(bid).await?;
-        record::renew(&mut lease, bid, now());
-        self.write(&lease).await.map(Some)
+        let edit = |lease: &mut Lease| {
+            self.check_ours(lease, bid)?;
+            record::renew(lease, bid, now());
+            Ok(true)
+        };
+        self.change(bid, edit).await.map(|lease| Some(record::version(&lease)))
     }
 
     async fn set_successor(
@@ -235,28 +246,32 @@ impl LeaseStore for Kubernetes {
         bid: &Bid,
         successor: &Successor,
     ) -> Result<Option<Version>, StoreError> {
-        let mut lease = self.ours(bid).await?;
-        let record = record::read(&lease, &self.place()).map_err(StoreError::Foreign)?;
-        if record::term_of(&record, bid).is_none() {
-            return Err(refused(
-                "this candidate did not write the record, so no successor was written".to_owned(),
-            ));
-        }
-        if record.successor.as_ref() == Some(&successor.as_stored()) {
-            let lease = self.unchanged(bid, lease).await?;
-            return Ok(Some(record::version(&lease)));
-        }
-        record::set_successor(&mut lease, successor);
-        self.write(&lease).await.map(Some)
+        let edit = |lease: &mut Lease| {
+            self.check_ours(lease, bid)?;
+            let record = self.record(lease)?;
+            if record::term_of(&record, bid).is_none() {
+                let message =
+                    "this candidate did not write the record, so no successor was written";
+                return Err(refused(message.to_owned()));
+            }
+            if record.successor.as_ref() == Some(&successor.as_stored()) {
+                return Ok(false);
+            }
+            record::set_successor(lease, successor);
+            Ok(true)
+        };
+        self.change(bid, edit).await.map(|lease| Some(record::version(&lease)))
     }
 
     async fn release(&self, bid: &Bid) -> Result<(), StoreError> {
-        let mut lease = self.known(bid).await?;
-        if !record::is_to_end(&lease, bid) {
-            return Err(self.not_ours(&lease));
-        }
-        record::free(&mut lease, now());
-        self.write(&lease).await.map(drop)
+        let edit = |lease: &mut Lease| {
+            if !record::is_to_end(lease, bid) {
+                return Err(self.not_ours(lease));
+            }
+            record::free(lease, now());
+            Ok(true)
+        };
+        self.change(bid, edit).await.map(drop)
     }
 
     async fn changed(&self) -> Option<Nonce> {
@@ -324,8 +339,7 @@ impl LeaseAdmin for Kubernetes {
                 None => Err(conflict(place)),
             };
         };
-        let record = record::read(&lease, &place).map_err(StoreError::Foreign)?;
-        if record.term.is_some() {
+        if self.record(&lease)?.term.is_some() {
             return Ok(Vec::new());
         }
         record::put_term(&mut lease, floor);
