@@ -144,7 +144,7 @@ impl World<'_> {
     }
 
     /// Delivers a notice, unless the connection that it belongs to has ended.
-    pub(super) fn deliver_notice(&mut self, message: u32) {
+    pub(crate) fn deliver_notice(&mut self, message: u32) {
         let Flight { to, life, stamp, notice } = self.peers.flights[message as usize].clone();
         self.peers.spare.push(message);
         let it = &self.nodes[usize::from(to)];
