@@ -56,7 +56,7 @@ fn argument(setting: &Setting) -> Arg {
         _ => argument.allow_hyphen_values(true).value_parser(value),
     };
     match setting.kind {
-        Kind::Switch => argument.num_args(0..=1).require_equals(true).default_missing_value("true"),
+        Kind::Switch => argument.num_args(0..=1).default_missing_value("true"),
         _ if setting.is_list => argument.action(ArgAction::Append),
         _ => argument,
     }

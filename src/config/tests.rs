@@ -81,7 +81,7 @@ static SAMPLES: LazyLock<[(&str, &[&str]); 52]> = LazyLock::new(|| {
         ("max-connections", &["7"]),
         ("max-connections-per-peer", &["5"]),
         ("allowed-hosts", &["tenure.internal"]),
-        ("agent-check", &["127.0.0.1:3"]),
+        ("agent-check", &["127.0.0.1:7"]),
         ("tls-cert", cert),
         ("tls-key", key),
         ("tls-client-ca", client_ca),

@@ -148,9 +148,7 @@ impl Election {
     /// Schedules the read that follows a release: at once for the heir, and for the others when the heir
     /// has had time to acquire the lease.
     fn on_released(&mut self, now: Moment, entropy: Entropy) {
-        let share = self.config.retry_period / 4;
-        let wait =
-            if self.is_heir() { Duration::ZERO } else { share.mul_f32(1.0 + entropy.jitter) };
+        let wait = if self.is_heir() { Duration::ZERO } else { self.head_start(entropy) };
         self.stream.holding = None;
         self.stream.lease_end = None;
         self.resume_reads(now, entropy);
@@ -165,6 +163,16 @@ impl Election {
         self.stream.lease_end = holding.lease_end(delay, now);
         self.resume_reads(now, entropy);
         self.stream.ask_read(now, Duration::ZERO);
+    }
+
+    /// Returns how long the others leave the lease to the heir.
+    pub(super) fn head_start(&self, entropy: Entropy) -> Duration {
+        (self.config.retry_period / 4).mul_f32(1.0 + entropy.jitter)
+    }
+
+    /// Returns whether the leader's stream is there, or was until a release, and names another heir.
+    pub(super) fn gives_way(&self) -> bool {
+        (self.stream.holding.is_some() || self.stream.read.is_some()) && !self.is_heir()
     }
 
     /// Returns whether this candidate is next in line, and may bid.

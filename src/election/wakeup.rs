@@ -36,11 +36,16 @@ impl Hints {
 }
 
 impl Election {
-    /// Handles a report of the store, which may name the acquisition that holds the lease. A holder
+    /// Handles a report of the store, which may name the acquisition that holds the lease. A standby
+    /// that another one precedes, as the leader's stream says, gives that one time to bid. A holder
     /// ignores reports that name its own, such as those of its own writes; after any other it renews at
     /// once, so that a loss is known before the next renewal is due.
     pub(super) fn handle_changed(&mut self, held_by: Option<Nonce>, now: Moment, entropy: Entropy) {
         let held = match &self.role {
+            Role::Standby { .. } if self.gives_way() => {
+                self.stream.ask_read(now, self.head_start(entropy));
+                None
+            }
             Role::Standby { .. } => return self.handle_wakeup(now, entropy),
             Role::Leader(it) => Some(&it.held),
             Role::Draining(it) => Some(&it.held),

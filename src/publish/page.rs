@@ -34,7 +34,7 @@ const SCRIPT: &str = include_str!("page/page.js");
 /// which the tests print.
 const POLICY: &str = "default-src 'none'; script-src \
                       'sha256-zOqiICM6QpreURCoNs9NqACaIKf1pzgyx9JJCzf/88g='; style-src \
-                      'sha256-tRaYME/QIQw3DYRPNjD9X2f+4EZVBAsnWi+NjFqJV9Y='; img-src data:; \
+                      'sha256-gEpK32pQhj1qECQDiaocUasnYAaPc9vxPjrNGNvDiYs='; img-src data:; \
                       connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors \
                       'none'; require-trusted-types-for 'script'";
 

@@ -127,7 +127,11 @@ const IN_CHARTS: &[(&str, &str, &str, &str)] = &[
         "For `kubectl exec POD -c tenure -- /tenure pause`",
     ),
     ("peers", "null", "", "Null: on for `azure`, whose store cannot notify, else off"),
+    // Without quotes it would be a boolean.
+    ("preempt-after", "\"off\"", "", ""),
     ("peer-address", "", PEER_ADDRESS, "For example `[$(POD_IP)]:4040`"),
+    // Without quotes it is a boolean.
+    ("preempt-after", "\"off\"", "", ""),
     (
         "drain-timeout",
         "",

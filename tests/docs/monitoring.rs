@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use promtool::{promtool, succeeds};
 use rule_breaks::BREAKS;
 use serde_json::Value;
-use status::{Feed, about, now};
+use status::{Feed, about, candidate, now, table};
 use tenure::election::{Standing, TRANSITIONS};
 use tenure::metrics::{ALERTED_TRANSITIONS, HOOKS, Metrics};
 
@@ -294,7 +294,10 @@ fn each_transition_that_an_alert_counts_has_a_series_from_the_start() {
 fn all_metrics() -> String {
     let metrics = Metrics::new(&about(), true);
     HOOKS.iter().for_each(|it| metrics.expect_hook(it));
-    metrics.text(&Feed::new(Standing::Starting).last(), 0, now())
+    let feed = Feed::new(Standing::Starting);
+    // A state has a series once a candidate was in it.
+    feed.report_candidates(table([candidate("us", "starting")]));
+    metrics.text(&feed.last(), 0, now())
 }
 
 #[test]

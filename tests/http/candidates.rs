@@ -199,11 +199,10 @@ async fn the_page_shows_the_candidates_in_words() {
     pass(ms(10_001));
     let body = page(&server).await;
     for words in [
-        "<th scope=\"row\">web-1<small>10.0.3.7:8080</small></th>",
+        "<th scope=\"row\">web-1<small>10.0.3.7:8080, zone a</small></th>",
         "<b class=\"on\" data-over=\"unknown\">active</b><span data-over=\"\">, leader</span>",
         "<th scope=\"row\">web-2<small class=\"next\">next in line</small>",
         "<td data-label=\"priority\">70</td>",
-        "<td data-label=\"zone\">a</td>",
         "<th scope=\"row\">us<small>this instance</small></th>",
         "<b data-over=\"unknown\">unknown</b>",
         "<span data-ago=\"15001\">15s</span> ago",

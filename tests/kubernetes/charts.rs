@@ -188,6 +188,8 @@ fn sample(setting: &Setting) -> Value {
         ("admin", _) => json!("127.0.0.1:4043"),
         ("store", _) => json!("azure://orders/other"),
         ("config", _) => json!("/etc/tenure.toml"),
+        ("agent-check", _) => json!("0.0.0.0:4044"),
+        ("scheduled-events", _) => json!("azure"),
         ("peer-address", _) => json!("[$(POD_IP)]:4042"),
         ("preempt-after", _) => json!("30s"),
         (_, Kind::Text("URL", _)) => json!("https://other.example"),

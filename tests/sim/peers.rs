@@ -10,7 +10,8 @@ const LEAVES: Span = 60 * SECOND;
 /// Plays an episode with these faults, at a minute, for each of a few seeds; returns how long the election
 /// was then without a leader.
 fn interruptions(peers: bool, faults: &[(Target, Kind)]) -> Vec<Span> {
-    let fault = |&(target, kind)| Fault { phase: 0, at: LEAVES, length: 3_600 * SECOND, target, kind };
+    let fault =
+        |&(target, kind)| Fault { phase: 0, at: LEAVES, length: 3_600 * SECOND, target, kind };
     let faults: Vec<Fault> = faults.iter().map(fault).collect();
     let all: Vec<u32> = (0..faults.len() as u32).collect();
     let scenario = Scenario { peers, ..Scenario::by_hand(Nature::Sleepy, faults) };

@@ -34,7 +34,7 @@
 {{- end -}}
 {{- $_ := set $it "peers" (eq (include "tenure.peers" .) "true") -}}
 {{- /* All candidates have certificates of one authority. */ -}}
-{{- if and $it.peers .Values.tls.secretName (not $it.peerCa) -}}
+{{- if and $it.peers .Values.tls.secretName .Values.tls.caKey (not $it.peerCa) -}}
 {{- $_ := set $it "peerCa" (printf "/run/tenure-tls/%s" .Values.tls.caKey) -}}
 {{- end -}}
 {{- if not $it.peers -}}

@@ -90,11 +90,11 @@ impl World<'_> {
             return arrivals;
         }
         let life = self.nodes[usize::from(leader)].life;
-        for node in 0..self.nodes.len() {
+        for (node, arrival) in arrivals.iter_mut().enumerate().take(self.nodes.len()) {
             let process = self.nodes[node].process.as_ref();
             if process.is_some_and(|it| it.subscription.is_to(leader, life)) {
                 let notice = notice(self, node as u8);
-                arrivals[node] = self.fly(leader, node as u8, notice);
+                *arrival = self.fly(leader, node as u8, notice);
             }
         }
         arrivals

@@ -18,7 +18,7 @@ const WITHOUT_CONTACT: &str = "\
 ";
 
 /// The headings of the columns after the first, also the labels of their cells on a phone.
-const HEADINGS: [&str; 5] = ["role", "health", "priority", "zone", "last contact"];
+const HEADINGS: [&str; 4] = ["role", "health", "priority", "last contact"];
 
 /// Renders the candidates, the leader first, then in the order in which they are next in line.
 pub(super) fn candidates(document: &Document<'_>) -> String {
@@ -42,8 +42,9 @@ pub(super) fn candidates(document: &Document<'_>) -> String {
 
 fn candidate(text: &mut String, it: &CandidateDocument<'_>, is_own: bool) {
     let address = it.address.as_deref().map(escaped);
+    let zone = it.zone.as_deref().map(|it| format!("zone {}", escaped(it)));
     let own = is_own.then(|| "this instance".to_owned());
-    let more: Vec<_> = address.into_iter().chain(own).collect();
+    let more: Vec<_> = address.into_iter().chain(zone).chain(own).collect();
     let more = match more.is_empty() {
         true => String::new(),
         false => format!("<small>{}</small>", more.join(", ")),
@@ -60,13 +61,12 @@ fn candidate(text: &mut String, it: &CandidateDocument<'_>, is_own: bool) {
         (None, _) => ("", "healthy".to_owned()),
     };
     let priority = it.priority.map_or("unknown".to_owned(), |it| it.to_string());
-    let zone = it.zone.as_deref().map_or("none".to_owned(), escaped);
     let contact = match it.contact_ms_ago {
         _ if it.connected => while_known("connected"),
         None => "never".to_owned(),
         Some(ms) => format!("{} ago", ago(ms)),
     };
-    let cells = [("", role), (class, health), ("", priority), ("", zone), ("", contact)];
+    let cells = [("", role), (class, health), ("", priority), ("", contact)];
     for (heading, (class, cell)) in HEADINGS.iter().zip(cells) {
         let _ = write!(text, "<td{class} data-label=\"{heading}\">{cell}</td>");
     }

@@ -3,7 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
-use tenure::lease::{Bid, Cause, Record, Snapshot, Successor};
+use serde_json::Value;
+use tenure::lease::{Bid, Cause, Record, Snapshot, Successor, Version};
 use tenure::store::BreakOutcome;
 
 /// An instant of a race.
@@ -141,6 +142,13 @@ impl History {
 }
 
 /// The table of a history: one line for each call.
+/// Returns a version for people: of a whole Lease, its resourceVersion.
+fn name(version: &Version) -> String {
+    let lease: Option<Value> = serde_json::from_str(&version.0).ok();
+    let number = lease.as_ref().and_then(|it| it["metadata"]["resourceVersion"].as_str());
+    number.unwrap_or(&version.0).to_owned()
+}
+
 impl fmt::Display for History {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "call  client  made–answered  time                 asked → answered")?;
@@ -182,7 +190,7 @@ impl fmt::Display for Words<'_> {
         if let Some(bid) = &call.bid {
             write!(f, " [bid {} for {:?}", bid.nonce.0, bid.lease_duration)?;
             if matches!(call.asked, Asked::Acquire) {
-                write!(f, ", seen {}", bid.seen.0)?;
+                write!(f, ", seen {}", name(&bid.seen))?;
             }
             write!(f, "]")?;
         }
@@ -192,7 +200,8 @@ impl fmt::Display for Words<'_> {
                 let ends = it.ends_in.map(|it| format!(", ends in {it:?}")).unwrap_or_default();
                 let claim = it.claim.as_ref().map(|it| format!(", claim {}", it.spec.0));
                 let (record, claim) = (Recorded(&it.record), claim.unwrap_or_default());
-                write!(f, " → {free}, {record}, version {}{ends}{claim}", it.version.0)
+                let version = name(&it.version);
+                write!(f, " → {free}, {record}, version {version}{ends}{claim}")
             }
             Outcome::Answered(Answer::Granted(Some(record))) => {
                 write!(f, " → granted, {}", Recorded(record))

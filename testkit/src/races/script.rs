@@ -14,7 +14,9 @@ use fastrand::Rng;
 use futures::poll;
 use tenure::clock::{self, Moment};
 use tenure::election::Observation;
-use tenure::lease::{Bid, Candidate, LeaseId, Nonce, Snapshot, StoreError, Successor, Version};
+use tenure::lease::{
+    Bid, Candidate, Cause, LeaseId, Nonce, Snapshot, StoreError, Successor, Version,
+};
 use tenure::store::{BreakOutcome, LeaseAdmin};
 use tokio::task::JoinSet;
 
@@ -403,8 +405,27 @@ impl Client {
     }
 }
 
-/// Makes a request; returns the answer, and the version that it wrote.
+/// Makes a request, and after a conflict with a version of before another one without it, as the
+/// election does.
 async fn request(
+    store: &dyn LeaseAdmin,
+    asked: &Asked,
+    bid: Option<&Bid>,
+) -> Result<(Answer, Option<Version>), StoreError> {
+    let answer = attempt(store, asked, bid).await;
+    match (&answer, bid) {
+        (Err(StoreError::RetryNow(failure)), Some(bid))
+            if failure.cause == Cause::Lease && bid.written.is_some() =>
+        {
+            let bid = Bid { written: None, ..bid.clone() };
+            attempt(store, asked, Some(&bid)).await
+        }
+        _ => answer,
+    }
+}
+
+/// Makes a request once; returns the answer, and the version that it wrote.
+async fn attempt(
     store: &dyn LeaseAdmin,
     asked: &Asked,
     bid: Option<&Bid>,

@@ -34,6 +34,34 @@ fn the_others_read_when_the_heir_has_had_time_to_acquire_the_lease() {
 }
 
 #[test]
+fn the_others_leave_the_lease_to_the_heir_where_the_store_reports_the_release_too() {
+    let report = |bench: &mut Bench| {
+        let entropy = bench.entropy();
+        bench.election.handle(Input::Wakeup { held_by: None }, bench.now, entropy).unwrap();
+        bench.drain();
+    };
+    for is_notified_first in [true, false] {
+        let mut bench = Bench::notified();
+        if is_notified_first {
+            bench.notify(released(8, false));
+        }
+        report(&mut bench);
+        assert!(bench.request.is_none());
+        if !is_notified_first {
+            bench.notify(released(8, false));
+        }
+        assert_eq!(bench.next("read"), RETRY * 3 / 8, "the jitter is a half");
+    }
+    let mut heir = Bench::notified();
+    heir.notify(PeerNotice::Draining { term: 8, is_heir: true });
+    report(&mut heir);
+    heir.expect("read");
+    let mut alone = Bench::standby();
+    report(&mut alone);
+    alone.expect("read");
+}
+
+#[test]
 fn the_others_bid_if_the_heir_has_not() {
     let mut bench = Bench::notified();
     bench.notify(released(8, false));
