@@ -328,7 +328,7 @@ impl Election {
         if pending_release
             .is_some_and(|pending_release| self.time_to_release(pending_release, now).is_zero())
         {
-            self.pending_release = None;
+            self.end_release(now);
             self.notices.push_back(Notice::ReleaseUnknown);
         }
     }

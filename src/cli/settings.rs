@@ -133,9 +133,14 @@ mod tests {
     }
 
     #[test]
-    fn a_switch_is_taken_back_only_with_an_equals_sign() {
+    fn a_switch_may_have_a_value() {
         assert_eq!(parsed::<false>(&["--observe=false"]).unwrap()["observe"], ["false"]);
-        assert!(parsed::<false>(&["--observe", "false"]).is_err());
+        assert_eq!(parsed::<false>(&["--peers", "off"]).unwrap()["peers"], ["off"]);
+        let flags = parsed::<false>(&["--peers", "--listen", "off"]).unwrap();
+        assert_eq!(
+            (&flags["peers"][..], &flags["listen"][..]),
+            (&["true".to_owned()][..], &["off".to_owned()][..])
+        );
         assert!(parsed::<false>(&[]).unwrap().is_empty());
     }
 

@@ -159,8 +159,18 @@ impl Election {
 
 impl PendingRelease {
     fn model_state(&self, emit: &mut impl FnMut(StateValue)) {
-        let Self { bid, term: _, since, publish_acked, client_window, resigned, retry } = self;
+        let Self {
+            bid,
+            may_be_held,
+            term: _,
+            since,
+            publish_acked,
+            client_window,
+            resigned,
+            retry,
+        } = self;
         emit(StateValue::Lease(bid.lease));
+        emit(StateValue::Variant((*may_be_held).into()));
         emit(StateValue::PendingRelease(*since));
         emit(StateValue::Variant((*publish_acked).into()));
         emit(StateValue::Variant((*resigned).into()));

@@ -119,6 +119,8 @@ pub(super) struct PendingSuccessor {
 #[derive(Clone, Debug)]
 pub(super) struct PendingRelease {
     pub(super) bid: Arc<Bid>,
+    /// Whether the lease may be held by a request that has ended, and not only by the one in flight.
+    pub(super) may_be_held: bool,
     /// The term of the leadership that the release ends; `None` if there was none.
     pub(super) term: Option<u64>,
     /// Since when this candidate reports passive.

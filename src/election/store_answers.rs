@@ -115,10 +115,10 @@ impl Election {
     ) {
         let period = self.config.retry_period;
         let Role::Standby { bidding, next_read } = &mut self.role else {
-            return self.on_late_answer(lease, &answer);
+            return self.on_late_answer(lease, &answer, now);
         };
         let Some(current) = bidding.take_if(|it| it.bid.lease == lease) else {
-            return self.on_late_answer(lease, &answer);
+            return self.on_late_answer(lease, &answer, now);
         };
         match answer {
             Ok(Answer::Grant(grant)) => self.on_grant(current, &grant, now, entropy),
@@ -164,7 +164,7 @@ impl Election {
         entropy: Entropy,
     ) {
         let Role::Activating(it) = &mut self.role else {
-            return self.on_late_answer(lease, &answer);
+            return self.on_late_answer(lease, &answer, now);
         };
         if it.held.bid.lease != lease {
             return;
@@ -194,7 +194,7 @@ impl Election {
         let period = self.config.retry_period;
         let held = self.role.held_lease_mut().filter(|it| it.bid.lease == lease);
         let Some(held) = held else {
-            return self.on_late_answer(lease, &answer);
+            return self.on_late_answer(lease, &answer, now);
         };
         match answer {
             Ok(_) => {
@@ -228,7 +228,7 @@ impl Election {
         entropy: Entropy,
     ) {
         let Role::Draining(it) = &mut self.role else {
-            return self.on_late_answer(lease, &answer);
+            return self.on_late_answer(lease, &answer, now);
         };
         match answer {
             Ok(_) => {
@@ -271,7 +271,8 @@ impl Election {
                 pending_release.retry.fail(now, self.config.retry_period, retry_now, 1.0);
             }
             _ => {
-                let term = self.pending_release.take().and_then(|it| it.term);
+                let term = pending_release.term;
+                self.end_release(now);
                 // A lease that was refused had been lost before.
                 if let (Ok(_), Some(term)) = (answer, term) {
                     self.released_term = Some(term);
@@ -281,10 +282,17 @@ impl Election {
     }
 
     /// Handles an answer that arrives after its bid or leadership has ended: a definite refusal
-    /// cancels the pending release.
-    fn on_late_answer(&mut self, lease: LeaseId, answer: &Result<Answer, StoreError>) {
-        if matches!(answer, Err(StoreError::Refused(_))) {
-            self.pending_release.take_if(|pending_release| pending_release.bid.lease == lease);
+    /// cancels the pending release, and so does a bid that had no effect, unless an earlier attempt may
+    /// have had one.
+    fn on_late_answer(&mut self, lease: LeaseId, answer: &Result<Answer, StoreError>, now: Moment) {
+        let pending_release = self.pending_release.as_ref().filter(|it| it.bid.lease == lease);
+        let is_held_by_none = pending_release.is_some_and(|it| match answer {
+            Err(StoreError::Refused(_)) => true,
+            Err(error) => error.failure().had_no_effect && !it.may_be_held,
+            Ok(_) => false,
+        });
+        if is_held_by_none {
+            self.end_release(now);
         }
     }
 

@@ -160,6 +160,9 @@ impl Election {
         let in_flight = self.in_flight.as_ref().and_then(|request| request.op.lease());
         if may_be_granted || in_flight == Some(bid.lease) {
             self.schedule_release(bid, now, true);
+            if let Some(pending_release) = &mut self.pending_release {
+                pending_release.may_be_held = may_be_granted;
+            }
         }
     }
 
@@ -171,6 +174,7 @@ impl Election {
         let (client_window, resigned) = (None, false);
         self.pending_release = Some(PendingRelease {
             bid,
+            may_be_held: true,
             term: None,
             since: now,
             publish_acked,
@@ -178,6 +182,17 @@ impl Election {
             resigned,
             retry,
         });
+    }
+
+    /// Ends the pending release: it is done, unnecessary, or no longer attempted. A back-off counts from
+    /// here, since no other candidate could have the lease before.
+    pub(super) fn end_release(&mut self, now: Moment) {
+        self.pending_release = None;
+        if let Role::Standby { next_read, .. } = &mut self.role
+            && next_read.ignores_wakeups
+        {
+            next_read.from = now;
+        }
     }
 
     /// Records that the pending release, if there is one, ends the leadership in `term`.

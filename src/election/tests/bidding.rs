@@ -47,6 +47,30 @@ fn r5_a_grant_that_comes_when_its_belief_would_be_over_is_released() {
 }
 
 #[test]
+fn r5_a_back_off_counts_from_the_release() {
+    let given_up = || {
+        let mut bench = Bench::bidding();
+        bench.answer(unknown());
+        bench.sleep(LEASE);
+        bench.tick();
+        bench.expect("release");
+        bench
+    };
+    for answer in [Ok(Answer::Done), refused()] {
+        let mut bench = given_up();
+        bench.sleep(REQUEST);
+        bench.answer(answer);
+        assert_eq!(bench.next("read"), LEASE);
+    }
+    // A release whose outcome stays unknown ends too.
+    let mut bench = given_up();
+    bench.sleep(2 * REQUEST);
+    bench.answer(unknown());
+    assert!(bench.notices.contains(&Notice::ReleaseUnknown));
+    assert_eq!(bench.next("read"), LEASE);
+}
+
+#[test]
 fn r5_a_bid_unknown_for_a_lease_duration_is_released_and_its_id_is_dead() {
     let mut bench = Bench::bidding();
     let (lease, began) = (bench.lease(), bench.now);

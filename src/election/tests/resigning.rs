@@ -103,6 +103,18 @@ fn r3_a_bid_that_certainly_had_no_effect_leaves_nothing_to_release() {
     bench.answer(unsent());
     bench.resign();
     bench.expect("release");
+
+    // Nor does one that proves to have had none only after the candidate has left.
+    let mut bench = Bench::bidding();
+    bench.resign();
+    bench.answer(unsent());
+    assert!(bench.request.is_none() && bench.election.is_finished());
+    let mut bench = Bench::bidding();
+    bench.answer(unknown());
+    bench.next("acquire");
+    bench.resign();
+    bench.answer(unsent());
+    bench.expect("release");
     let mut bench = Bench::bidding();
     bench.answer(unsent());
     bench.next("acquire");
