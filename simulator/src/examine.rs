@@ -313,10 +313,12 @@ impl World<'_> {
         self.crash(usize::from(leader), Some(SECOND));
         self.examination.leader = None;
         // The defective candidate gives up after a lease-duration, and its last bid expires after
-        // another. The next leader waits for activation-delay and hold once more.
+        // another. The next leader waits for activation-delay and hold once more, and a lying stream
+        // may hide that end from it too.
         let wasted = 2 * self.scenario.longest(|it| it.lease_duration)
             + self.scenario.longest(|it| it.activation_delay)
-            + self.hold();
+            + self.hold()
+            + self.deceived_for();
         let bound = self.recovery_bound() + wasted;
         self.next_step(Step::Defect, self.now + bound);
     }
