@@ -134,7 +134,8 @@ impl World<'_> {
         self.set_hears(node, true);
         self.turn(node, Input::Peer(notice));
         self.set_hears(node, false);
-        if judged && self.reads_so_far(node) != reads {
+        // It may also be the moment at which a candidate that has resigned is finished.
+        if judged && self.reads_so_far(node) > reads {
             let say = || format!("candidate {node} reads because of a notice of an earlier term");
             self.checker.report(Kind::StaleNotice, self.now, say);
         }
