@@ -257,6 +257,7 @@ impl<'a> World<'a> {
             Event::Publish { node, life } => self.run_publishers(node, life),
             Event::Changed { node } => {
                 let held_by = self.store.held_by(self.now);
+                self.log(|_| format!("the store reports a change to candidate {node}"));
                 self.turn(node, Input::Wakeup { held_by });
             }
             Event::Arrive { message } => self.arrive(message),
@@ -267,6 +268,7 @@ impl<'a> World<'a> {
             Event::Question { client, stamp } => self.question(client, stamp),
             Event::Answered { client, stamp } => self.answered(client, stamp),
             Event::Inject { fault } => self.inject(fault),
+            Event::Order { node, fault } => self.order(node, fault),
             Event::EndFault { fault } => self.end_fault(fault),
             Event::Examine => self.examine(),
             Event::Notice { message } => self.deliver_notice(message),
@@ -309,7 +311,7 @@ impl<'a> World<'a> {
         self.scenario.extent == Extent::Shell
     }
 
-    fn process_of(&self, node: u8) -> Option<&super::process::Process> {
+    pub(super) fn process_of(&self, node: u8) -> Option<&super::process::Process> {
         self.nodes[usize::from(node)].process.as_ref()
     }
 
