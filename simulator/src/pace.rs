@@ -279,6 +279,7 @@ impl Pace {
             }
             _ if self.course == Course::Bids && matches!(to, State::Paused | State::Unhealthy) => {
                 self.give_up_bid();
+                self.apply_wakeup(now);
             }
             _ => {}
         }
