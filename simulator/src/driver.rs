@@ -112,9 +112,10 @@ impl World<'_> {
         it.starts_at = self.now + process.back_after;
         self.queue.plan(it.starts_at, Event::Start { node });
         let left = process.lease.is_some_and(|lease| self.store.is_leased_to(lease));
-        // While an unkillable child lives, the lease is left to run out.
+        // While an unkillable child lives, or one may start yet, the lease is left to run out.
         let unkillable = it.workload.child.is_some_and(|child| child.unkillable);
-        let undisturbed = process.disturbed_at.is_none() && !unkillable;
+        let may_live = unkillable || it.workload.is_pending;
+        let undisturbed = process.disturbed_at.is_none() && !may_live;
         self.end_writes(process.engine);
         self.close_streams(node);
         if undisturbed && left && self.store.is_leased(self.now) {
