@@ -326,8 +326,8 @@ impl World<'_> {
         // whenever they do.
         let is_deceived = self.deceived_for() > 0;
         let standbys = self.nodes.iter().filter(|it| it.index != leader && it.is_fit());
-        let defective =
-            standbys.filter_map(|it| Some((it.index, self.wasted_by(it, leader)?))).last();
+        let mut wasteful = standbys.filter_map(|it| Some((it.index, self.wasted_by(it, leader)?)));
+        let defective = wasteful.next_back();
         if let Some((standby, _)) = defective.filter(|_| !is_deceived) {
             self.nodes[usize::from(standby)].link.defect = Some(defect);
         }

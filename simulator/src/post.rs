@@ -234,6 +234,13 @@ impl World<'_> {
         }
     }
 
+    /// Wakes a candidate up: the store reports a change.
+    pub(super) fn wake(&mut self, node: u8) {
+        let held_by = self.store.held_by(self.now);
+        self.log(|_| format!("the store reports a change to candidate {node}"));
+        self.turn(node, Input::Wakeup { held_by });
+    }
+
     /// Delivers an answer to its candidate, also late and duplicate ones.
     pub(super) fn deliver(&mut self, index: u32) {
         let message = self.post.get(index);

@@ -154,11 +154,9 @@ impl Node {
         let Some(process) = &mut self.process else { return };
         let well = self.plan.probing.is_none() || process.probe_results.is_healthy();
         // Whether processes of an earlier term live is not known here.
-        let competes = well
-            && !process.paused
-            && !process.maintenance
-            && !self.plan.observe
-            && !(self.plan.has_workload && process.led.is_some());
+        let may_have_child = self.plan.has_workload && process.led.is_some();
+        let stays_away = process.paused || process.maintenance || self.plan.observe;
+        let competes = well && !stays_away && !may_have_child;
         let reader = Reader {
             index: self.index,
             lease: timings.lease_duration,

@@ -255,11 +255,7 @@ impl<'a> World<'a> {
             }
             Event::Written { node, life, write } => self.written(node, life, write),
             Event::Publish { node, life } => self.run_publishers(node, life),
-            Event::Changed { node } => {
-                let held_by = self.store.held_by(self.now);
-                self.log(|_| format!("the store reports a change to candidate {node}"));
-                self.turn(node, Input::Wakeup { held_by });
-            }
+            Event::Changed { node } => self.wake(node),
             Event::Arrive { message } => self.arrive(message),
             Event::Deliver { message } => self.deliver(message),
             Event::Continue { node } => self.continue_machine(node),
