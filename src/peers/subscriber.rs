@@ -358,12 +358,17 @@ impl Listener {
 /// a moment.
 fn log_failure(leader: &Leader, why: &str, failures: u32) {
     let (identity, url) = (&leader.identity, leader.url);
+    let causes = if why.starts_with("TLS") {
+        "the --peer-ca and --tls-cert of both, and the leader's --tls-client-ca"
+    } else {
+        "its --peer-address, --listen and firewalls between the candidates"
+    };
     if failures == FAILURES_TO_WARN {
         tracing::warn!(
             leader = identity,
             %url,
             "cannot connect to the leader: {why}; handovers take longer until it can be reached: check \
-             its --peer-address, --listen and firewalls between the candidates"
+             {causes}"
         );
     } else {
         tracing::debug!(leader = identity, %url, failures, "cannot connect to the leader: {why}");
