@@ -116,7 +116,6 @@ impl Etcd {
             let message = format!("{} {why}", call.member());
             Err(StoreError::Unknown(Failure::new(cause, message)))
         };
-        let asked = i64::try_from(bid.lease_duration.as_secs()).unwrap_or(i64::MAX);
         match answer.ttl {
             _ if answer.id != Number(lease) => {
                 unknown(Cause::Settings, "answered about another lease than it was asked for")
@@ -126,7 +125,7 @@ impl Etcd {
                 Cause::Unavailable,
                 "is behind the others, so that its renewal does not count",
             ),
-            Number(granted) if granted < asked => {
+            Number(granted) if granted < seconds(bid) => {
                 unknown(Cause::Settings, "has a shorter lease than it was asked for")
             }
             Number(_) => Ok(()),
@@ -211,8 +210,8 @@ impl LeaseStore for Etcd {
             return Err(refused(message));
         }
         let lease = lease_number(bid.lease);
-        let is_new = match call.grant(lease, bid.lease_duration.as_secs()).await {
-            Ok(_) => true,
+        let is_new = match call.grant(lease, seconds(bid)).await {
+            Ok(granted) => granted.ttl >= Number(seconds(bid)),
             // By an earlier request of this bid, perhaps long ago.
             Err(EtcdError::LeaseExists(_)) => false,
             Err(error) => return Err(error.into()),
@@ -354,6 +353,11 @@ impl LeaseAdmin for Etcd {
             Some(_) => Err(self.conflict()),
         }
     }
+}
+
+/// Returns how long the lease of a bid is, in whole seconds, as the settings allow alone.
+fn seconds(bid: &Bid) -> i64 {
+    i64::try_from(bid.lease_duration.as_secs()).unwrap_or(i64::MAX)
 }
 
 fn refused(message: String) -> StoreError {

@@ -29,7 +29,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const TIMED: usize = 5;
 
 /// The seconds of the lease that is tried; etcd grants its minimum, which is longer.
-const TRIED: u64 = 1;
+const TRIED: i64 = 1;
 
 /// The clock difference, in seconds, from which on it is reported.
 const SKEWED: i64 = 31;

@@ -95,7 +95,7 @@ impl Call<'_> {
     }
 
     /// Grants a lease of this many seconds, or more if the server has a longer minimum.
-    pub(super) async fn grant(&mut self, lease: i64, ttl: u64) -> Result<LeaseAnswer, EtcdError> {
+    pub(super) async fn grant(&mut self, lease: i64, ttl: i64) -> Result<LeaseAnswer, EtcdError> {
         let body = json!({"ID": lease.to_string(), "TTL": ttl.to_string()});
         self.request("lease/grant", &body).await
     }

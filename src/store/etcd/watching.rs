@@ -140,7 +140,7 @@ impl Etcd {
         let answer = call.open_stream("watch", &json!({"create_request": body})).await?;
         let mut messages = Messages { call, answer, rest: Vec::new() };
         while let Some(message) = messages.next().await? {
-            if self.hear(message)? {
+            if self.hear(message) {
                 return Ok(true);
             }
         }
@@ -148,28 +148,25 @@ impl Etcd {
     }
 
     /// Records a message; returns whether it tells of a change.
-    fn hear(&self, message: Watched) -> Result<bool, StoreError> {
+    fn hear(&self, message: Watched) -> bool {
         let mut noticed = self.noticed();
         let mut changed = false;
         for event in message.events {
             changed = true;
             noticed.revision = noticed.revision.max(Some(event.kv.mod_revision.0));
             let is_claim = event.kv.key.0 == self.keys.lease.as_bytes();
-            let is_deletion = event.is_deletion();
-            let Ok(seen) = self.seen(&Range { header: message.header, kvs: vec![event.kv] }) else {
-                // What is none of Tenure's shows in the read that follows.
-                continue;
-            };
+            // A deletion has no value, and what is none of Tenure's shows in the read that follows.
+            let kvs = if event.is_deletion() { Vec::new() } else { vec![event.kv] };
+            let Ok(seen) = self.seen(&Range { header: message.header, kvs }) else { continue };
             let (claim, record) = noticed.news.unwrap_or_default();
             if is_claim {
-                let held = seen.held.filter(|_| !is_deletion);
-                noticed.held_by = held.as_ref().map(|it| it.nonce);
-                noticed.news = Some((held.map(|it| it.written), record));
+                noticed.held_by = seen.held.as_ref().map(|it| it.nonce);
+                noticed.news = Some((seen.held.map(|it| it.written), record));
             } else {
-                noticed.news = Some((claim, if is_deletion { 0 } else { seen.recorded }));
+                noticed.news = Some((claim, seen.recorded));
             }
         }
-        Ok(changed)
+        changed
     }
 
     fn noticed(&self) -> MutexGuard<'_, Noticed> {

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use azure_core::base64;
-use rustix::process::Signal;
+use rustix::process::{Signal, kill_process};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tenure::config::{EtcdSettings, EtcdUser, SecretSource, StoreTls};
@@ -273,9 +273,9 @@ impl EtcdServer {
         files.sign(&files.client);
     }
 
-    /// Sends a signal to a member.
+    /// Sends a signal to a member, which holds a lock on its files all the time.
     pub fn signal(&self, at: usize, signal: Signal) {
-        self.members[at].process.signal(signal);
+        kill_process(self.members[at].process.pid(), signal).expect("it takes a signal");
     }
 
     /// Sends a request to the first member as the administrator, and returns its answer.
