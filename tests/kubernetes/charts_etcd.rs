@@ -1,23 +1,14 @@
-//! The chart with its lease in etcd: the URL, the Secrets, and what it refuses.
+//! The chart with its lease in etcd: the URL, the Secrets and the ports.
 
 use testkit::kubernetes::{chart_values, manifests};
 
 use chart_values::{port, with};
-use manifests::{Manifests, assert_valid, render, try_render};
+use manifests::{Manifests, assert_valid, render};
 use serde_json::{Value, json};
 
-/// Values for a lease in etcd, with a password, TLS and a client certificate.
+/// Values for a lease in etcd, and a port.
 fn etcd() -> Value {
-    json!({
-        "store": "etcd",
-        "container": port(),
-        "etcd": {
-            "endpoints": ["etcd-0.etcd:2379", "etcd-1.etcd:2380"],
-            "credentialsSecret": "orders-etcd",
-            "tlsSecret": "orders-etcd-tls",
-            "clientCertificate": true,
-        },
-    })
+    with(chart_values::etcd(), json!({"container": port()}))
 }
 
 fn variable(rendered: &Manifests, name: &str) -> Option<String> {
@@ -81,22 +72,4 @@ fn other_members_of_the_cluster_do_not_move_the_election() {
     let one = lease(json!(["etcd-0.etcd:2379"]));
     assert_eq!(one, lease(json!(["etcd-0.etcd:2379", "etcd-1.etcd:2379", "etcd-2.etcd:2379"])));
     assert_ne!(one, lease(json!(["etcd-1.etcd:2379"])));
-}
-
-#[test]
-fn values_that_cannot_work_are_refused_by_name() {
-    for (values, words) in [
-        (json!({"etcd": {"endpoints": []}}), "etcd.endpoints is empty"),
-        (json!({"etcd": {"tlsSecret": ""}}), "etcd.tlsSecret is empty"),
-        (json!({"election": {"storeCaFile": "/ca.crt"}}), "set only one of them"),
-        (
-            json!({"election": {"leaseDuration": "1s", "renewDeadline": "800ms",
-                "retryPeriod": "200ms", "requestTimeout": "200ms"}}),
-            "set it to at least 2s",
-        ),
-        (json!({"etcd": {"endpoints": ["http://etcd:2379"]}}), "endpoints"),
-    ] {
-        let said = try_render(&with(etcd(), values)).err().unwrap();
-        assert!(said.contains(words), "{words}: {said}");
-    }
 }
