@@ -6,8 +6,9 @@
   benches/measure.py listener    /leader at 8 and 64 connections, beside a bare axum handler
   benches/measure.py start       start to first answer, and to leader on file:
   benches/measure.py handover    SIGTERM and kill -9 on Azurite
-  benches/measure.py step-down   `tenure step-down`, on file: and Azurite, beside `etcdctl lock`
-  benches/measure.py transfer    `tenure transfer`, the same
+  benches/measure.py peers-file     handovers, kill -9, requests and memory with --peers, on file:
+  benches/measure.py peers-azurite  the same on Azurite
+  benches/measure.py peers-lease    the same on a Lease
   benches/measure.py lock        `tenure exec --once` beside `etcdctl lock`
   benches/measure.py stopped     what a leader answers after a stop longer than its lease
   benches/measure.py leases      SIGTERM, kill -9, a stop and a hung API server on a Lease, beside client-go
@@ -16,17 +17,17 @@
   benches/measure.py build       none: only builds what they run
   benches/measure.py switchover  `patronictl switchover`, without Tenure
 
-  --trials N   of start, handover, step-down, transfer, lock, stopped, leases and switchover [default: 20]
+  --trials N   of start, handover, peers-…, lock, stopped, leases and switchover [default: 20]
 
 Builds the release profile first, unless BENCH_PROGRAM names a tenure. Needs what tests/run --tools
-installs, and Debian's wrk (listener), etcd-server and etcd-client (step-down, transfer, lock,
-switchover) and postgresql (switchover); leases needs what tests/run --all --tools builds.
+installs, and Debian's wrk (listener), etcd-server and etcd-client (lock, switchover) and postgresql
+(switchover); leases and peers-lease need what tests/run --all --tools builds.
 """
 import argparse, contextlib, datetime, json, os, pathlib, random, re, shutil, signal, socket, statistics, subprocess
 import sys, tempfile, time, venv
 from concurrent.futures import ThreadPoolExecutor
 
-import handovers, leases
+import leases, locks, peers
 from processes import MIB, ROOT, TENURE, ask, azurite, connects, create_lock, free_port, heading, leads, now
 from processes import on_azurite, resident, row, running, tenure, until
 from load import hinting, load
@@ -348,8 +349,8 @@ def main():
     options = parser.parse_args()
     trials = options.trials
     benches = {"footprint": footprint, "additions": additions, "listener": listener, "start": lambda: start(trials),
-               "handover": lambda: handover(trials), "step-down": lambda: handovers.by_verb("step-down", trials),
-               "transfer": lambda: handovers.by_verb("transfer", trials), "lock": lambda: handovers.lock(trials),
+               "handover": lambda: handover(trials), "lock": lambda: locks.lock(trials),
+               **{f"peers-{store}": lambda store=store: peers.peers(store, trials) for store in peers.STORES},
                "stopped": lambda: stopped(trials), "leases": lambda: leases.leases(trials), "lateness": lateness}
     if options.bench == "switchover":
         return switchover(trials)

@@ -8,7 +8,7 @@ which no election does; the figure is an upper bound for what Patroni's election
 """
 import contextlib, json, os, pathlib, random, shutil, statistics, subprocess, sys, tempfile, time
 
-from handovers import etcd, milliseconds
+from locks import etcd, milliseconds
 from processes import ROOT, ask, free_port, now, row, until
 
 NODES = "abc"

@@ -51,6 +51,7 @@ pub struct Shell {
     published: watch::Receiver<Published>,
     driver: Task,
     publishers: Task,
+    metrics: Metrics,
     /// The transitions that the world has not been told yet.
     transitions: VecDeque<Transition>,
     /// The history when it was last looked at.
@@ -125,7 +126,7 @@ impl Shell {
             election,
             store: Arc::new(desk::Store),
             publisher: Publisher::new(sender, acks.and(route_acks)),
-            metrics,
+            metrics: metrics.clone(),
             inbox,
             heartbeat: heartbeat.clone(),
             log: EventLog::default(),
@@ -139,12 +140,18 @@ impl Shell {
             published,
             driver: Task::new(driver.run()),
             publishers,
+            metrics,
             transitions: VecDeque::new(),
             history,
             requests: 0,
             heartbeat,
             turns: 0,
         }
+    }
+
+    /// Returns the metrics of this candidate.
+    pub fn metrics(&self) -> Metrics {
+        self.metrics.clone()
     }
 
     /// Hands an input to the driver in the way that it arrives there, and lets the driver run until it

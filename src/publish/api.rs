@@ -16,20 +16,22 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::body::Bytes;
-use axum::http::{HeaderMap, StatusCode, Uri};
+use axum::http::{HeaderMap, Request, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use futures::future::OptionFuture;
+use hyper::body::Incoming;
 use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
 use crate::clock::Moment;
-use crate::http::listener::{self, ConnectionService, Connections, Stream};
+use crate::http::listener::{self, ConnectionService, Connections, Peer, Stream};
 pub use crate::http::listener::{Listener, bind};
 use crate::metrics::Metrics;
 use crate::peers::PeerStream;
 use crate::status::{About, Heartbeat, Judgement, Published, Role};
 use hosts::Hosts;
 pub use parameters::is_path;
+use routes::{PEER, WATCH};
 use streams::Streams;
 
 /// The most event streams and long polls at a time. They never take more than half of the
@@ -128,6 +130,13 @@ struct Paths {
 impl ConnectionService for Paths {
     fn router(&self, _: &Stream) -> Router {
         self.router.clone()
+    }
+
+    fn mark(&self, request: &mut Request<Incoming>, peer: Peer) {
+        // No other path needs it, and it takes an allocation.
+        if matches!(request.uri().path(), WATCH | PEER) {
+            request.extensions_mut().insert(peer);
+        }
     }
 
     fn refusal(&self, uri: &Uri, headers: &HeaderMap, body: u64) -> Option<Response> {

@@ -24,21 +24,17 @@ fn assert_both_measured(rows: &str, what: &str) {
 }
 
 #[test]
-fn the_handover_benches_measure_a_step_down_and_etcd() {
-    let rows = measured("step-down");
-    assert_both_measured(&rows, "step-down on file:, nobody leads, median of 1");
-    assert_both_measured(&rows, "step-down on Azurite, nobody leads, median of 1");
+fn the_bench_of_peers_measures_handovers_with_peers_and_without() {
+    let rows = measured("peers-file");
+    for what in ["SIGTERM to the next of ten standbys", "transfer to the next of ten standbys"] {
+        assert_both_measured(&rows, &format!("{what}, median of 1"));
+    }
+    assert_both_measured(&rows, "exec --once: SIGTERM to the next command, median of 1");
+    assert_eq!(rows.matches("1 of 1").count(), 1, "{rows}");
 }
 
 #[test]
-fn the_handover_benches_measure_a_transfer_to_its_successor() {
-    let rows = measured("transfer");
-    assert_both_measured(&rows, "transfer on Azurite, nobody leads, median of 1");
-    assert_eq!(rows.matches("1 of 1").count(), 2, "{rows}");
-}
-
-#[test]
-fn the_handover_benches_measure_a_lock_and_etcd() {
+fn the_bench_of_locks_measures_etcd_too() {
     let rows = measured("lock");
     assert_both_measured(&rows, "exec --once: SIGTERM to the next command, median of 1");
     assert_both_measured(&rows, "exec --once -- true, the lock free, median of 20");

@@ -16,9 +16,7 @@ use tenure::election::{Command, Config, Input, Op};
 use tenure::exec::watchdog_client::Task;
 use tenure::exec::{Mode, Supervisor, SupervisorExit};
 use tenure::lease::Candidate;
-use tenure::metrics::Metrics;
 use tenure::process::signals::Signals;
-use tenure::status::About;
 use tokio::sync::mpsc;
 
 use super::calls::{self, Simulated};
@@ -78,14 +76,6 @@ fn config(rules: tenure::lease::Rules) -> Config {
 impl Tenure {
     pub fn start(world: &Rc<World>) -> Self {
         let config = config(world.lease.borrow().rules());
-        let about = About {
-            election: "simulated".to_owned(),
-            identity: "one".to_owned(),
-            instance: "1".to_owned(),
-            boot_id: "this".to_owned(),
-            store: "simulated",
-            lease_duration: config.lease_duration,
-        };
         let shell = Shell::start(config, Disk::default(), Rng::with_seed(1), world.moment());
         let (control, inbox) = Control::new();
         let (senders, receivers): (Vec<_>, Vec<_>) = [INT, TERM, USR1]
@@ -113,7 +103,7 @@ impl Tenure {
             },
             control,
             published: shell.published(),
-            metrics: Metrics::new(&about, false),
+            metrics: shell.metrics(),
             signals: Signals::of_test(receivers),
             start: calls::start,
             kernel: &Simulated,

@@ -62,6 +62,9 @@ pub(crate) trait ConnectionService: Send + Sync + 'static {
     /// Returns the router for one connection.
     fn router(&self, stream: &Stream) -> Router;
 
+    /// Marks a request with its sender, for a handler that needs to know it.
+    fn mark(&self, _request: &mut Request<Incoming>, _peer: Peer) {}
+
     /// Returns the response to a request that is not processed, by its URI, by its headers or by
     /// its body of at most `body` bytes.
     fn refusal(&self, uri: &Uri, headers: &HeaderMap, body: u64) -> Option<Response<Body>>;
@@ -140,7 +143,7 @@ where
     let (slot, connections) = (&slot, &slot.connections);
     let peer = slot.activity.peer();
     let answer = service_fn(|mut request: Request<Incoming>| {
-        request.extensions_mut().insert(peer);
+        service.mark(&mut request, peer);
         activity.answering();
         let (service, router) = (Arc::clone(&service), router.clone());
         let activity = Arc::clone(&activity);

@@ -1,14 +1,18 @@
 //! Which requests are answered, by the host that they name: a web page must not read the status of a
 //! listener on loopback through a name of its own that it resolves to loopback (DNS rebinding).
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use axum::http::header::HOST;
 use axum::http::uri::Authority;
-use axum::http::{HeaderMap, StatusCode};
+use axum::http::{HeaderMap, HeaderName, StatusCode};
 use axum::response::{IntoResponse, Response};
 
 use crate::http::listener::Listener;
+
+const SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+const MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
+const DESTINATION: HeaderName = HeaderName::from_static("sec-fetch-dest");
 
 /// The hosts that requests to one listener may name.
 pub(super) enum Hosts {
@@ -29,16 +33,20 @@ impl Hosts {
     /// Returns the response to a request that is not answered. One that names no host comes from no
     /// browser. A link to the page may be on another site.
     pub(super) fn refusal(&self, headers: &HeaderMap) -> Option<Response> {
-        let is = |name, value| headers.get(name).is_some_and(|it| it == value);
-        let follows_a_link =
-            || is("sec-fetch-mode", "navigate") && is("sec-fetch-dest", "document");
-        if is("sec-fetch-site", "cross-site") && !follows_a_link() {
+        let is = |name: HeaderName, value| headers.get(name).is_some_and(|it| it == value);
+        let follows_a_link = || is(MODE, "navigate") && is(DESTINATION, "document");
+        if is(SITE, "cross-site") && !follows_a_link() {
             let body = "requests of pages of other sites are not answered\n";
             return Some((StatusCode::FORBIDDEN, body).into_response());
         }
         let host = headers.get(HOST)?;
         let Self::Named(allowed) = self else { return None };
-        let host: Option<Authority> = host.to_str().ok().and_then(|it| it.parse().ok());
+        let host = host.to_str().unwrap_or_default();
+        // Most clients name an address and a port, which needs no copy.
+        if host.parse::<SocketAddr>().is_ok() {
+            return None;
+        }
+        let host: Option<Authority> = host.parse().ok();
         let name = host.as_ref().map_or("", |it| it.host());
         let is_allowed = needs_no_name(name) || allowed.iter().any(|it| is_same(it, name));
         (!is_allowed).then(|| {

@@ -35,6 +35,10 @@ Tenure, the status listener. GET or HEAD:
   /         a page for people, in a browser
 ";
 
+/// The paths whose handlers need to know who asks.
+pub(super) const WATCH: &str = "/watch";
+pub(super) const PEER: &str = "/peer";
+
 const TERM: HeaderName = HeaderName::from_static("tenure-term");
 const VALID_FOR: HeaderName = HeaderName::from_static("tenure-valid-for-ms");
 
@@ -50,8 +54,8 @@ pub(super) fn router(shared: Arc<Shared>) -> Router {
         .route("/readyz", get(readyz))
         .route("/status", get(status))
         .route("/metrics", get(metrics_text))
-        .route("/watch", get(watch::watch))
-        .route("/peer", get(peer))
+        .route(WATCH, get(watch::watch))
+        .route(PEER, get(peer))
         .fallback(|| async { (StatusCode::NOT_FOUND, "no such path; / lists all paths\n") })
         .with_state(shared)
 }

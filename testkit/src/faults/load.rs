@@ -35,10 +35,11 @@ const KEPT: u64 = 16 * 1024;
 /// The timeout of one client until it is answered. On a machine too busy to accept in time, the
 /// kernel drops the first packet of a connection, which is sent again after one second, then two;
 /// and if there are few free connections, others take them.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(90);
 
-/// The timeout of one attempt: on such a machine, thousands may wait in line before it.
-const IN_LINE: Duration = Duration::from_secs(9);
+/// The timeout of one attempt: some four thousand may wait in line before it, and a busy machine
+/// accepts a few hundred in a second. Who gives up earlier loses his place.
+const IN_LINE: Duration = Duration::from_secs(30);
 
 /// Timings with which a leader stays leader on a machine that is busy with the load.
 const TIMINGS: [&str; 8] = [

@@ -1,0 +1,102 @@
+"""Measures how long a lock is free when its holder exits: `tenure exec --once`, compared with
+`etcdctl lock` in the same run.
+"""
+import contextlib, os, random, shutil, signal, statistics, subprocess, tempfile, time
+from concurrent.futures import ThreadPoolExecutor
+
+from processes import TENURE, ask, free_port, heading, now, row, running, until
+
+HELD = ("sh", "-c", "echo $$; exec sleep 600")  # the command under a lock: prints its process id
+
+
+@contextlib.contextmanager
+def etcd():
+    if not shutil.which("etcd") or not shutil.which("etcdctl"):
+        raise SystemExit("etcd is missing: install Debian's packages etcd-server and etcd-client")
+    client, peer = (f"http://127.0.0.1:{free_port()}" for _ in range(2))
+    with tempfile.TemporaryDirectory() as home, running(
+            "etcd", "--name", "bench", "--data-dir", home, "--listen-client-urls", client, "--advertise-client-urls",
+            client, "--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer, "--initial-cluster",
+            f"bench={peer}"):
+        until(lambda: ask(int(client.rsplit(":", 1)[1]), "/health")[0] == 200)
+        yield client
+
+
+class Waiter:
+    """A process that acquires a lock to run a command under it."""
+
+    def __init__(self, stack, command, environment):
+        self.process = stack.enter_context(running(*command, *HELD, stdout=subprocess.PIPE, env=environment))
+
+    def started(self):
+        """Waits until the command runs; returns its process id, and when it started."""
+        line = self.process.stdout.readline()
+        if not line:
+            raise SystemExit("a holder ended before its command ran")
+        return int(line), now()
+
+
+def lock_handovers(contend, count, settle, environment=None):
+    """Measures the time from SIGTERM to one holder's command to the start of the next one's, in seconds;
+    `contend` returns the command line of each new waiter. At the end the holder and the waiter are killed,
+    and the lock expires."""
+    took = []
+    with contextlib.ExitStack() as stack, ThreadPoolExecutor(1) as pool:
+        holder = Waiter(stack, contend(), environment)
+        held, _ = holder.started()
+        stack.callback(lambda: end(held))
+        waiter = Waiter(stack, contend(), environment)
+        for _ in range(count):
+            time.sleep(settle + random.uniform(0, 2))
+            next_start = pool.submit(waiter.started)
+            began = now()
+            os.kill(held, signal.SIGTERM)
+            held, at = next_start.result()
+            took.append(at - began)
+            holder.process.wait()
+            holder, waiter = waiter, Waiter(stack, contend(), environment)
+    return took
+
+
+def end(held):
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(held, signal.SIGKILL)
+
+
+def etcd_lock(client, name):
+    return ("etcdctl", "lock", name, "--"), {**os.environ, "ETCDCTL_API": "3", "ETCDCTL_ENDPOINTS": client}
+
+
+def tenure_lock(home, election):
+    return TENURE, "exec", "--once", "--election", election, "--log-level", "error", "--store", f"file://{home}", "--"
+
+
+def p99(times):
+    return sorted(times)[int(len(times) * 0.99)]
+
+
+def milliseconds(seconds):
+    return f"{1000 * seconds:,.0f} ms"
+
+
+def rows(what, ours, peers):
+    for name, pick in ((f"{what}, median of {len(ours)}", statistics.median), ("  p99", p99)):
+        row(name, milliseconds(pick(ours)), milliseconds(pick(peers)), f"{pick(ours) / pick(peers):.2f}")
+
+
+def lock(count):
+    heading("etcdctl lock")
+    with etcd() as client, tempfile.TemporaryDirectory() as home:
+        command, environment = etcd_lock(client, "lock")
+        rows("exec --once: SIGTERM to the next command",
+             lock_handovers(lambda: tenure_lock(home, "lock"), count, 0.5),
+             lock_handovers(lambda: command, count, 0.5, environment))
+        # Another lock: the first is still held by a process that was killed.
+        ours, costs = tenure_lock(home, "cost"), []
+        (command, environment), peer_costs = etcd_lock(client, "cost"), []
+        for _ in range(20):  # alternating, so that load on the machine affects both
+            for asked, more, times in ((ours, None, costs), (command, environment, peer_costs)):
+                began = now()
+                subprocess.run([*asked, "true"], env=more, check=True, stdout=subprocess.DEVNULL)
+                times.append(now() - began)
+        rows("exec --once -- true, the lock free", costs, peer_costs)
