@@ -17,14 +17,14 @@ fn loaded(flags: &[(&'static str, &str)], variables: &[(&str, &str)]) -> Result<
 }
 
 fn settings(flags: &[(&'static str, &str)], variables: &[(&str, &str)]) -> EtcdSettings {
-    match loaded(flags, variables).unwrap().settings.store {
+    match loaded(flags, variables).expect("they are valid").settings.store {
         StoreSettings::Etcd(it) => it,
         other => panic!("{other}"),
     }
 }
 
 fn text(path: &Path) -> &str {
-    path.to_str().unwrap()
+    path.to_str().expect("a path in UTF-8")
 }
 
 #[test]

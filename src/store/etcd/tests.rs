@@ -8,7 +8,7 @@ use axum::extract::Request;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
-use tokio::task::AbortHandle;
+use tokio::task::JoinSet;
 use url::Url;
 
 use super::*;
@@ -42,13 +42,8 @@ struct Script {
 struct Member {
     url: Url,
     script: Arc<Mutex<Script>>,
-    task: AbortHandle,
-}
-
-impl Drop for Member {
-    fn drop(&mut self) {
-        self.task.abort();
-    }
+    /// Ends when it is dropped.
+    _task: JoinSet<()>,
 }
 
 impl Member {
@@ -60,7 +55,9 @@ impl Member {
         let app =
             Router::new().fallback(move |request: Request| answer(Arc::clone(&shared), request));
         let serving = async move { axum::serve(listener, app).await.unwrap() };
-        Self { url, script, task: tokio::spawn(serving).abort_handle() }
+        let mut task = JoinSet::new();
+        task.spawn(serving);
+        Self { url, script, _task: task }
     }
 
     fn says(&self, replies: impl IntoIterator<Item = Reply>) {
