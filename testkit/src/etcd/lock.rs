@@ -71,7 +71,7 @@ impl<G: Ground + 'static> EtcdLock<G> {
 }
 
 impl<G: Ground + 'static> Harness for EtcdLock<G> {
-    const LEASE: Duration = Duration::from_secs(15);
+    const LEASE: Duration = Duration::from_secs(20);
     const FOREIGN: &'static [&'static str] = &[
         "record=",
         "record=locked",
