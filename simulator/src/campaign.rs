@@ -1,9 +1,13 @@
 //! Campaigns: many episodes from one seed, and their statistics.
 
+use std::collections::VecDeque;
+use std::thread;
+
 use super::checker::{Kind, Violation};
 use super::engine::Extent;
 use super::scenario::Scenario;
 use super::shrink;
+use super::world::Outcome;
 use super::{SECOND, Span};
 
 /// The statistics of a campaign.
@@ -35,6 +39,24 @@ pub struct Found {
 }
 
 impl Tally {
+    /// Adds the outcome of the next episode.
+    fn add(&mut self, outcome: Outcome) {
+        let episode = self.episodes;
+        self.episodes += 1;
+        self.length += outcome.length;
+        self.faults += outcome.faults;
+        self.elections += outcome.elections;
+        self.notified.0 += outcome.notified.0;
+        self.notified.1 += outcome.notified.1;
+        self.history =
+            (self.history.rotate_left(7) ^ outcome.history).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        self.found = outcome.violation.map(|violation| {
+            let scenario = scenario(self.seed, episode, self.extent);
+            let kept = shrink::shrink(&scenario, violation.kind);
+            Found { episode, violation, kept }
+        });
+    }
+
     /// Returns the simulated time in hours.
     pub fn hours(&self) -> f64 {
         self.length as f64 / (3_600 * SECOND) as f64
@@ -59,26 +81,27 @@ pub fn scenario(seed: u64, episode: u64, extent: Extent) -> Scenario {
     Scenario { extent, ..Scenario::draw(seed ^ (seed >> 31)) }
 }
 
-/// Runs episodes until `hours` are simulated or a violation is found.
-pub fn run(seed: u64, hours: f64, extent: Extent) -> Tally {
+/// Runs episodes until `hours` are simulated or a violation is found, `jobs` of them at once (at least
+/// one). They are independent, and counted in their order, so that `jobs` changes nothing but the time.
+pub fn run(seed: u64, hours: f64, extent: Extent, jobs: usize) -> Tally {
     let mut tally = Tally { seed, extent, history: seed, ..Tally::default() };
-    while tally.hours() < hours && tally.found.is_none() {
-        let episode = tally.episodes;
-        let scenario = scenario(seed, episode, extent);
-        let all: Vec<u32> = (0..scenario.faults.len() as u32).collect();
-        let outcome = shrink::play(&scenario, &all);
-        tally.episodes += 1;
-        tally.length += outcome.length;
-        tally.faults += outcome.faults;
-        tally.elections += outcome.elections;
-        tally.notified.0 += outcome.notified.0;
-        tally.notified.1 += outcome.notified.1;
-        tally.history =
-            (tally.history.rotate_left(7) ^ outcome.history).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        tally.found = outcome.violation.map(|violation| {
-            let kept = shrink::shrink(&scenario, violation.kind);
-            Found { episode, violation, kept }
-        });
-    }
+    thread::scope(|scope| {
+        let mut episodes = 0..;
+        let mut running = VecDeque::new();
+        while tally.hours() < hours && tally.found.is_none() {
+            let free = jobs.max(1) - running.len();
+            for episode in episodes.by_ref().take(free) {
+                running.push_back(scope.spawn(move || play(&scenario(seed, episode, extent))));
+            }
+            let next = running.pop_front().expect("at least one is running");
+            tally.add(next.join().expect("a panic of an episode is its outcome"));
+        }
+    });
     tally
+}
+
+/// Plays an episode with all of its faults.
+fn play(scenario: &Scenario) -> Outcome {
+    let all: Vec<u32> = (0..scenario.faults.len() as u32).collect();
+    shrink::play(scenario, &all)
 }

@@ -11,6 +11,7 @@ use tokio::sync::{oneshot, watch};
 
 use super::report::Report;
 use crate::clock::Moment;
+use crate::election::State;
 use crate::http::listener::Peer;
 use crate::metrics::Metrics;
 use crate::status::CandidateEntry;
@@ -128,14 +129,20 @@ impl Registry {
     }
 
     /// Returns the instance that is next in line: of all that are connected and eligible, or of those
-    /// with an identity, the one with the highest priority that has been connected for longest.
+    /// with an identity, the one with the highest priority that has been connected for longest. To be
+    /// named ends a hold-off.
     pub(super) fn heir(&self, identity: Option<&str>) -> Option<String> {
         let now = (self.0.now)();
         let candidates = self.lock();
-        let eligible =
-            candidates.values().filter(|it| it.connection.is_some() && it.report.is_eligible());
-        let named = eligible.filter(|it| identity.is_none_or(|name| it.report.identity == name));
-        named.min_by_key(|it| it.rank(now)).map(|it| it.report.instance.clone())
+        let may_lead = |it: &Report| match identity {
+            Some(name) => it.state == State::Standby && it.identity == name,
+            None => it.is_eligible(),
+        };
+        let connected = candidates.values().filter(|it| it.connection.is_some());
+        connected
+            .filter(|it| may_lead(&it.report))
+            .min_by_key(|it| it.rank(now))
+            .map(|it| it.report.instance.clone())
     }
 
     /// Returns the identity of the candidate next in line if its priority is above `priority` and it
@@ -250,6 +257,8 @@ mod tests {
         let _second = join(&registry, "a-second", 50, State::Standby);
         pass(1);
         let _low = join(&registry, "a-low", 49, State::Standby);
+        let before = Report { holds_off: true, priority: 100, ..report("before", State::Standby) };
+        let _before = registry.join(before, Peer::Local).expect("there are places");
         let _observer = join(&registry, "observer", 100, State::Observing);
         assert_eq!(registry.heir(None).as_deref(), Some("z-first-1"));
         pass(1);
@@ -257,10 +266,11 @@ mod tests {
         assert_eq!(registry.heir(None).as_deref(), Some("high-1"));
         assert_eq!(registry.heir(Some("a-low")).as_deref(), Some("a-low-1"));
         assert_eq!(registry.heir(Some("sick")), None);
-        let expected = ["high", "z-first", "a-second", "a-low", "sick", "observer"];
+        assert_eq!(registry.heir(Some("before")).as_deref(), Some("before-1"), "it was named");
+        let expected = ["high", "z-first", "a-second", "a-low", "sick", "before", "observer"];
         assert_eq!(names(&registry), expected);
         drop(first);
-        let expected = ["high", "a-second", "a-low", "sick", "observer", "z-first"];
+        let expected = ["high", "a-second", "a-low", "sick", "before", "observer", "z-first"];
         assert_eq!(names(&registry), expected);
         let gone = registry.entries(Some("high-1")).pop().unwrap();
         assert!(!gone.connected && !gone.heir);

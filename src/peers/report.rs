@@ -24,6 +24,8 @@ pub(super) struct Report {
     pub(super) state: State,
     /// The failing health probe in words, while the state is unhealthy.
     pub(super) failing: Option<String>,
+    /// Whether it lets others lead after a step-down.
+    pub(super) holds_off: bool,
 }
 
 /// What does not change in the report of this instance.
@@ -45,6 +47,7 @@ impl Reporter {
             priority: self.rank.priority,
             state: published.status.state(now),
             failing: published.failing_probe(),
+            holds_off: published.status.hold_off.is_some_and(|it| !it.remaining(now).is_zero()),
         }
     }
 }
@@ -52,7 +55,7 @@ impl Reporter {
 impl Report {
     /// Returns whether it would lead if the lease were free.
     pub(super) fn is_eligible(&self) -> bool {
-        self.state == State::Standby
+        self.state == State::Standby && !self.holds_off
     }
 
     /// Returns its line of the table; it was last contacted before `silent_for`, or is connected.

@@ -165,10 +165,16 @@ impl Subscriber {
 
     /// Returns how long until the leader is asked anew, given what it was told when it was `asked`.
     fn until_renewal(&self, reported: &Report, asked: Moment) -> Duration {
-        if self.report() == *reported {
-            return RENEWAL.mul_f32(1.0 - driver::entropy().jitter / 4.0);
+        let now = (self.now)();
+        if self.report() != *reported {
+            return PAUSE_OF_CHANGES.saturating_sub(asked.elapsed_min(now));
         }
-        PAUSE_OF_CHANGES.saturating_sub(asked.elapsed_min((self.now)()))
+        let renewal = RENEWAL.mul_f32(1.0 - driver::entropy().jitter / 4.0);
+        // The clock alone ends a hold-off, without a publication.
+        match self.published.borrow().status.hold_off {
+            Some(it) if reported.holds_off => renewal.min(it.remaining(now)),
+            _ => renewal,
+        }
     }
 
     /// Connects with the present report.
@@ -352,12 +358,17 @@ impl Listener {
 /// a moment.
 fn log_failure(leader: &Leader, why: &str, failures: u32) {
     let (identity, url) = (&leader.identity, leader.url);
+    let causes = if why.starts_with("TLS") {
+        "the --peer-ca and --tls-cert of both, and the leader's --tls-client-ca"
+    } else {
+        "its --peer-address, --listen and firewalls between the candidates"
+    };
     if failures == FAILURES_TO_WARN {
         tracing::warn!(
             leader = identity,
             %url,
             "cannot connect to the leader: {why}; handovers take longer until it can be reached: check \
-             its --peer-address, --listen and firewalls between the candidates"
+             {causes}"
         );
     } else {
         tracing::debug!(leader = identity, %url, failures, "cannot connect to the leader: {why}");

@@ -18,10 +18,11 @@ const PRIORITY: HeaderName = HeaderName::from_static("tenure-priority");
 const ADDRESS: HeaderName = HeaderName::from_static("tenure-address");
 const ZONE: HeaderName = HeaderName::from_static("tenure-zone");
 const FAILING: HeaderName = HeaderName::from_static("tenure-failing");
+const HOLDS_OFF: HeaderName = HeaderName::from_static("tenure-holds-off");
 
 /// Returns the headers of a request by a candidate of an election.
 pub(super) fn headers(election: &str, report: &Report) -> HeaderMap {
-    let Report { identity, instance, address, zone, priority, state, failing } = report;
+    let Report { identity, instance, address, zone, priority, state, failing, holds_off } = report;
     let priority = priority.to_string();
     let given = [
         (ELECTION, Some(election)),
@@ -32,6 +33,7 @@ pub(super) fn headers(election: &str, report: &Report) -> HeaderMap {
         (ADDRESS, address.as_deref()),
         (ZONE, zone.as_deref()),
         (FAILING, failing.as_deref()),
+        (HOLDS_OFF, holds_off.then_some("yes")),
     ];
     let values = given.into_iter().filter_map(|(name, value)| {
         // None of the texts has a control character, which alone would be refused.
@@ -73,6 +75,7 @@ impl Subscription {
             priority: priority.filter(|it| *it <= 100).ok_or(InvalidHeader("Tenure-Priority"))?,
             state: state.ok_or(InvalidHeader("Tenure-State"))?,
             failing: optional(FAILING, "Tenure-Failing")?,
+            holds_off: headers.contains_key(HOLDS_OFF),
         };
         Ok(Self { election: needed(ELECTION, "Tenure-Election")?, report })
     }
@@ -94,7 +97,8 @@ mod tests {
             state: State::Unhealthy,
             ..plain.clone()
         };
-        for report in [plain, full] {
+        let holds_off = Report { holds_off: true, ..plain.clone() };
+        for report in [plain, full, holds_off] {
             let read = Subscription::read(&headers("orders", &report));
             assert_eq!(read, Ok(Subscription { election: "orders".to_owned(), report }));
         }

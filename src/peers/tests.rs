@@ -55,6 +55,7 @@ pub(super) fn report(name: &str, state: State) -> Report {
         priority: 50,
         state,
         failing: None,
+        holds_off: false,
     }
 }
 

@@ -1,11 +1,15 @@
 //! The streams between candidates, in real processes with a proxy before each: cut, delayed and
 //! replayed. A recorder checks that no two lead, whatever the streams say.
 
+use testkit::faults::network::Network;
 use testkit::faults::peer_proxy;
+use testkit::faults::tls_front::Authority;
+use testkit::http::mounted::{FAR, Mounted};
 use testkit::ports::free_port;
 use testkit::processes::{cluster, process};
 
 use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use cluster::{Cluster, LONGEST, PATIENCE, STEADY, Timings, logs};
@@ -200,4 +204,56 @@ fn notices_that_are_replayed_are_ignored() {
     assert_eq!(cluster.settle(), leader);
     assert_eq!(cluster.term(leader), term, "the same leadership goes on");
     cluster.verdict();
+}
+
+/// Starts a candidate in a network of its own, with these files of certificates.
+fn secured(network: &Network, store: &str, name: &str, tls: &[(&str, PathBuf)]) -> Process {
+    let mut arguments = vec!["--store".to_owned(), store.to_owned(), "--peers".to_owned()];
+    arguments.extend(tls.iter().map(|(setting, path)| format!("--{setting}={}", path.display())));
+    if tls.len() > 1 {
+        let address = SocketAddr::from((network.asked_at, free_port()));
+        arguments.extend(["listen", "peer-address"].map(|it| format!("--{it}={address}")));
+    } else {
+        arguments.push(format!("--peer-address=127.0.0.1:{}", free_port()));
+    }
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    Process::run_by(&network.by(), "127.0.0.1", name, &arguments, &[])
+}
+
+/// Waits until a line of its log has all of these texts.
+fn logged(process: &Process, texts: &[&str]) {
+    until(PATIENCE, &format!("{} logs {texts:?}", process.name), || {
+        let log = process.log();
+        log.lines().any(|line| texts.iter().all(|it| line.contains(it))).then_some(())
+    });
+}
+
+#[test]
+fn only_holders_of_a_certificate_are_notified_over_tls() {
+    let (network, authority) = (Network::new(), Authority::new("ours"));
+    let (mounted, other) = (Mounted::new(&authority, FAR), Mounted::new(&Authority::new("x"), FAR));
+    let directory = tempfile::tempdir().unwrap();
+    let store = format!("file://{}/store", directory.path().display());
+    let files = |it: &Mounted| {
+        let own = [("tls-cert", it.path("tls.crt")), ("tls-key", it.path("tls.key"))];
+        let ca = ["tls-client-ca", "peer-ca"].map(|name| (name, mounted.path("ca.crt")));
+        [own, ca].concat()
+    };
+    let mut leader = secured(&network, &store, "leader", &files(&mounted));
+    logged(&leader, &["state changed", "\"to\":\"leader\""]);
+    // None of these is told anything: it has no certificate, or one of another authority.
+    let without = secured(&network, &store, "without", &files(&mounted)[3..]);
+    let stranger = secured(&network, &store, "stranger", &files(&other));
+    for refused in [&without, &stranger] {
+        logged(refused, &["WARN", "cannot connect to the leader: TLS failed", "--tls-client-ca"]);
+    }
+    let heir = secured(&network, &store, "heir", &files(&mounted));
+    logged(&heir, &["connected to the leader", "https://"]);
+    leader.signal(Signal::TERM);
+    assert!(leader.wait(PATIENCE).success());
+    logged(&heir, &["the leader released the lease", "\"is_heir\":true"]);
+    logged(&heir, &["state changed", "\"to\":\"leader\""]);
+    for refused in [&without, &stranger] {
+        assert!(!refused.log().contains("connected to the leader"), "{}", refused.log());
+    }
 }

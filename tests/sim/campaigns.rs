@@ -38,34 +38,35 @@ fn assert_clean(tally: &Tally) {
 
 #[test]
 fn seed_seven_keeps_every_invariant() {
-    assert_clean(&campaign::run(7, 40.0, Extent::Core));
+    assert_clean(&campaign::run(7, 40.0, Extent::Core, 1));
 }
 
 #[test]
 fn seed_eleven_keeps_every_invariant() {
-    assert_clean(&campaign::run(11, 40.0, Extent::Core));
+    assert_clean(&campaign::run(11, 40.0, Extent::Core, 1));
 }
 
 #[test]
 fn a_fresh_seed_keeps_every_invariant() {
-    assert_clean(&campaign::run(fastrand::u64(..1 << 32), 40.0, Extent::Core));
+    assert_clean(&campaign::run(fastrand::u64(..1 << 32), 40.0, Extent::Core, 1));
 }
 
 #[test]
 fn a_fresh_seed_keeps_every_invariant_with_the_shell() {
-    assert_clean(&campaign::run(fastrand::u64(..1 << 32), 4.0, Extent::Shell));
+    assert_clean(&campaign::run(fastrand::u64(..1 << 32), 4.0, Extent::Shell, 1));
 }
 
 #[test]
 fn the_same_seed_is_the_same_history() {
     for extent in [Extent::Core, Extent::Shell] {
-        let run = |seed| campaign::run(seed, 2.0, extent);
-        let (one, other) = (run(3), run(3));
+        let run = |seed, jobs| campaign::run(seed, 2.0, extent, jobs);
+        // Episodes that are played at once are counted in their order.
+        let (one, other) = (run(3, 1), run(3, 3));
         assert_eq!(
-            (one.history, one.faults, one.length),
-            (other.history, other.faults, other.length)
+            (one.history, one.faults, one.length, one.episodes),
+            (other.history, other.faults, other.length, other.episodes)
         );
-        assert_ne!(one.history, run(4).history);
+        assert_ne!(one.history, run(4, 1).history);
     }
 }
 

@@ -5,6 +5,7 @@
 #![allow(clippy::cast_possible_truncation, reason = "indices of a few dozen")]
 
 use std::process::ExitCode;
+use std::thread;
 use std::time::Instant;
 
 use clap::Parser;
@@ -37,6 +38,9 @@ struct Arguments {
     /// Run the core in the real driver, with the real publisher and status files
     #[arg(long, conflicts_with = "figure")]
     shell: bool,
+    /// How many episodes to play at once, which changes no result [default: two for each core]
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..))]
+    jobs: Option<u16>,
     /// Print the last line as JSON
     #[arg(long)]
     json: bool,
@@ -86,7 +90,7 @@ fn main() -> ExitCode {
     let began = Instant::now();
     let tally = match arguments.episode {
         Some(episode) => replay(seed, episode, &arguments),
-        None => campaign::run(seed, arguments.hours, arguments.extent()),
+        None => campaign::run(seed, arguments.hours, arguments.extent(), arguments.jobs()),
     };
     let rate = tally.hours() / began.elapsed().as_secs_f64().max(1e-9);
     if let Some(found) = &tally.found {
@@ -103,6 +107,13 @@ fn main() -> ExitCode {
 impl Arguments {
     fn extent(&self) -> Extent {
         if self.shell { Extent::Shell } else { Extent::Core }
+    }
+
+    /// Returns how many episodes are played at once. They take unequal time and are counted in their
+    /// order, so that one for each core would leave cores idle.
+    fn jobs(&self) -> usize {
+        let cores = || thread::available_parallelism().map_or(1, usize::from);
+        self.jobs.map_or_else(|| 2 * cores(), usize::from)
     }
 }
 

@@ -141,12 +141,14 @@ fn draw(rng: &mut Rng, nodes: u8, lease: Span, left: Span) -> Vec<Fault> {
 
 fn liar(rng: &mut Rng, target: Target, lease: Span, left: Span) -> Fault {
     let lie = Lie::draw(rng);
+    // A flood has as many notices as other lies, or it would cost more than all else of the episode.
+    let at_once = u64::from(lie.at_once());
     let stays = rng.u8(..3) == 0;
     let (every, length) = if stays {
-        (log_span(rng, lease / 40, lease / 2), left + 1_200 * SECOND)
+        (log_span(rng, lease / 40, lease / 2) * at_once, left + 1_200 * SECOND)
     } else {
         let every = log_span(rng, MILLI, lease / 2);
-        (every, log_span(rng, SECOND, lease * 4).min(every * 100))
+        (every, log_span(rng, SECOND, lease * 4).min(every * 100 / at_once))
     };
     let kind = Kind::Peer(PeerFault::Liar { lie, every, stays });
     Fault { phase: 0, at: 0, length, target, kind }

@@ -38,6 +38,12 @@ impl Lie {
         }
     }
 
+    /// Returns how many notices it says at a time: in a flood, three times as many as may cause reads within
+    /// a retry-period.
+    pub(super) fn at_once(self) -> u8 {
+        if self == Self::Flood { 12 } else { 1 }
+    }
+
     /// Returns the next notice; `known` is the greatest term so far.
     fn tell(self, rng: &mut Rng, known: u64) -> PeerNotice {
         let term = term(rng, known);
@@ -132,9 +138,8 @@ impl World<'_> {
                 every
             }
             PeerFault::Liar { lie, every, .. } => {
-                let times = if lie == Lie::Flood { 12 } else { 1 };
                 self.each_listener(mask, |world, node| {
-                    (0..times).for_each(|_| world.lie_to(node, lie));
+                    (0..lie.at_once()).for_each(|_| world.lie_to(node, lie));
                 });
                 every
             }
