@@ -159,7 +159,7 @@ impl Examination<'_> {
         let shown = all.iter().copied().collect::<Vec<_>>().join(", ");
         let faulty: Vec<_> = all
             .into_iter()
-            .filter(|it| !Release::parse(it).is_some_and(Release::keeps_leases))
+            .filter(|it| !Release::parse(it).is_some_and(Release::asks_first))
             .collect();
         if faulty.is_empty() {
             return self.findings.passed(VERSION, format!("etcd {shown}"));
