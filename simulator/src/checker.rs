@@ -43,6 +43,10 @@ pub enum Kind {
     Ineligible,
     /// A leader counted its lease as lost, although the store had not refused it.
     LostUnrefused,
+    /// A read, bid or renewal came before the rules allow it.
+    TooEarly,
+    /// A read, bid or renewal comes later than the rules allow.
+    TooLate,
     /// Many reads in a row came at equal intervals.
     NoJitter,
     /// An undisturbed transfer went to another candidate than the one named.

@@ -24,6 +24,8 @@ pub struct Workload {
     term: u64,
     /// The hold-off after a child that exited by itself.
     hold_off: Option<Span>,
+    /// Whether its candidate has not been notified yet that no process of the term is left.
+    pub is_pending: bool,
 }
 
 /// A live process.
@@ -70,6 +72,7 @@ impl World<'_> {
         it.workload.stamp += 1;
         it.workload.term = term;
         it.workload.hold_off = None;
+        it.workload.is_pending = true;
         let stamp = it.workload.stamp;
         let soon = self.now + self.rng.u64(MILLI..400 * MILLI);
         self.queue.plan(soon, Event::Launch { node, stamp });
@@ -199,6 +202,7 @@ impl World<'_> {
         let Some(process) = it.process.as_mut().filter(|_| it.workload.stamp == stamp) else {
             return;
         };
+        it.workload.is_pending = false;
         let (term, hold_off) = (it.workload.term, it.workload.hold_off);
         if let Some(work) = process.work.as_mut().filter(|it| it.term == Some(term)) {
             work.over = true;

@@ -13,6 +13,12 @@ pub const EPOCH: u64 = 1_800_000_000_000_000_000;
 /// The longest timer of an episode.
 const LONGEST_WAIT: Duration = Duration::from_secs(24 * 3_600);
 
+/// Returns by how much a clock with this rate error, in parts per million, is ahead after `elapsed`. An
+/// episode may take days, so that their product might overflow.
+pub fn drift(elapsed: i64, ppm: i64) -> i64 {
+    elapsed / 1_000_000 * ppm + elapsed % 1_000_000 * ppm / 1_000_000
+}
+
 /// Three clocks.
 #[derive(Clone, Debug)]
 pub struct Clocks {
@@ -36,10 +42,12 @@ pub enum Which {
 }
 
 impl Clocks {
-    /// Creates clocks with the same drift; boot and raw begin at `start`.
-    pub fn new(drift_ppm: i64, start: [u64; 2]) -> Self {
+    /// Creates clocks with the same drift; boot and raw begin at `start`, and the wall clock is ahead by
+    /// so many nanoseconds.
+    pub fn new(drift_ppm: i64, start: [u64; 2], wall_ahead: i64) -> Self {
         let [boot, raw] = start;
-        Self { at: 0, boot, raw, wall: EPOCH, ppm: drift_ppm, raw_ppm: drift_ppm }
+        let wall = EPOCH.saturating_add_signed(wall_ahead);
+        Self { at: 0, boot, raw, wall, ppm: drift_ppm, raw_ppm: drift_ppm }
     }
 
     /// Returns the readings at `now`.
@@ -49,9 +57,8 @@ impl Clocks {
     }
 
     fn readings(&self, now: Instant) -> [u64; 3] {
-        // An episode takes hours, so nanoseconds times a rate error do not overflow.
         let elapsed = (now - self.at).cast_signed();
-        let advance = |ppm| elapsed + elapsed * ppm / 1_000_000;
+        let advance = |ppm| elapsed + drift(elapsed, ppm);
         let (slewed, raw) = (advance(self.ppm), advance(self.raw_ppm));
         [
             self.boot.saturating_add_signed(slewed),

@@ -1,8 +1,10 @@
 //! The driver of each candidate, as the real one: hands one input to the core, publishes the status,
 //! sends the request and arms the timer. What it publishes is checked at once.
 
+use std::time::Duration;
+
 use tenure::clock::Moment;
-use tenure::election::{Input, Progress, Refusal, Standing, Status};
+use tenure::election::{Input, Notice, Progress, Refusal, Standing, Status};
 
 use super::checker;
 use super::engine::Engine;
@@ -18,6 +20,11 @@ impl World<'_> {
         let it = &mut self.nodes[usize::from(node)];
         let (moment, entropy) = (it.moment(self.now), it.entropy());
         let process = it.process.as_mut()?;
+        match &input {
+            Input::Wakeup { held_by } => process.is_woken(*held_by, moment),
+            Input::Peer(notice) => process.pace.notify(notice, it.plan.timings.retry_period),
+            _ => {}
+        }
         let outcome = process.engine.turn(input, moment, entropy);
         self.follow(node, moment);
         outcome
@@ -36,16 +43,15 @@ impl World<'_> {
 
     /// Publishes the status, sends the request and arms the timer, as after each input.
     pub(super) fn settle(&mut self, node: u8, moment: Moment) {
+        self.nodes[usize::from(node)].pass(moment);
         self.publish(node, moment);
-        while let Some(change) = self.nodes[usize::from(node)].poll_transition() {
-            if let Some(timeline) = &mut self.timeline {
-                timeline.transitions.push((node, self.now, change));
-            }
-            self.changed(node, change, moment);
+        while let Some(notice) = self.nodes[usize::from(node)].poll_notice() {
+            self.noted(node, &notice, moment);
         }
         self.update_watchdog(node);
         self.forget_call(node);
         while let Some(request) = self.nodes[usize::from(node)].poll_request() {
+            self.check_early(node, &request.op, moment);
             self.check_request(node, &request.op, moment);
             self.send(node, request);
         }
@@ -54,7 +60,32 @@ impl World<'_> {
         if process.engine.is_finished() {
             return self.leave(node);
         }
+        if process.engine.shell().is_some() {
+            self.check_late(node, moment, Duration::ZERO);
+        }
         self.plan_wakeups(node, moment);
+    }
+
+    /// Follows a notice of the core.
+    fn noted(&mut self, node: u8, notice: &Notice, moment: Moment) {
+        match notice {
+            Notice::Transition(change) => {
+                self.log(|_| {
+                    let (from, to) = (change.from.as_str(), change.to.as_str());
+                    format!("candidate {node}: {from} to {to}, {}", change.reason.as_str())
+                });
+                if let Some(timeline) = &mut self.timeline {
+                    timeline.transitions.push((node, self.now, *change));
+                }
+                self.changed(node, *change, moment);
+            }
+            Notice::ReleaseUnknown => {
+                if let Some(process) = &mut self.nodes[usize::from(node)].process {
+                    process.pace.released(moment);
+                }
+            }
+            _ => {}
+        }
     }
 
     /// Schedules what the candidate waits for.
@@ -65,6 +96,7 @@ impl World<'_> {
             Engine::Core(election) => {
                 let wait = election.poll_timeout(moment);
                 it.arm(wait, self.now, &mut self.queue);
+                self.check_late(node, moment, wait);
             }
             Engine::Shell(shell) => {
                 let due = shell.due();
@@ -80,9 +112,10 @@ impl World<'_> {
         it.starts_at = self.now + process.back_after;
         self.queue.plan(it.starts_at, Event::Start { node });
         let left = process.lease.is_some_and(|lease| self.store.is_leased_to(lease));
-        // While an unkillable child lives, the lease is left to run out.
+        // While an unkillable child lives, or one may start yet, the lease is left to run out.
         let unkillable = it.workload.child.is_some_and(|child| child.unkillable);
-        let undisturbed = process.disturbed_at.is_none() && !unkillable;
+        let may_live = unkillable || it.workload.is_pending;
+        let undisturbed = process.disturbed_at.is_none() && !may_live;
         self.end_writes(process.engine);
         self.close_streams(node);
         if undisturbed && left && self.store.is_leased(self.now) {
@@ -167,10 +200,11 @@ impl World<'_> {
             let say = || format!("candidate {node} leads, although paused");
             self.checker.report(checker::Kind::Ineligible, self.now, say);
         }
+        let most = (2 * SECOND).min(span(it.plan.timings.lease_duration));
         self.plan_launch(node, term);
         self.lead_streams(node);
         self.close_trap(node);
-        let soon = self.now + self.rng.u64(10 * MILLI..2 * SECOND);
+        let soon = self.now + self.rng.u64(10 * MILLI..most);
         self.queue.plan(soon, Event::Ask { client: node, again: false });
     }
 

@@ -3,7 +3,7 @@
 use fastrand::Rng;
 use tenure::clock::Moment;
 use tenure::election::{
-    Config, Election, Entropy, Input, Notice, Progress, Refusal, Request, Standing, Transition,
+    Config, Election, Entropy, Input, Notice, Progress, Refusal, Request, Standing,
 };
 
 use super::shell::{Disk, Shell};
@@ -71,15 +71,11 @@ impl Engine {
         }
     }
 
-    /// Returns the next state transition.
-    pub fn poll_transition(&mut self) -> Option<Transition> {
+    /// Returns the next notice; of a shell, the next state transition.
+    pub fn poll_notice(&mut self) -> Option<Notice> {
         match self {
-            Self::Core(election) => loop {
-                if let Notice::Transition(change) = election.poll_notice()? {
-                    return Some(change);
-                }
-            },
-            Self::Shell(shell) => shell.poll_transition(),
+            Self::Core(election) => election.poll_notice(),
+            Self::Shell(shell) => shell.poll_transition().map(Notice::Transition),
         }
     }
 

@@ -4,16 +4,17 @@
 //! must follow within the time of a graceful handover. After the last phase, one leader after
 //! another is killed for good until only one candidate is left, which proves that each can lead.
 
-use tenure::election::{Input, State};
+use std::time::Duration;
+
+use tenure::election::Input;
+use tenure::lease::Successor;
 
 use super::checker::Kind;
 use super::faults::{Kind as Fault, TransferTarget};
 use super::network::Defect;
 use super::operate;
-use super::process::Node;
 use super::queue::Event;
 use super::service::Health;
-use super::store;
 use super::world::World;
 use super::{Instant, MILLI, SECOND, Span, span};
 
@@ -38,6 +39,8 @@ pub enum Step {
     /// Faults are injected.
     #[default]
     Phase,
+    /// The last effects of the faults end.
+    Settling,
     /// At the end of this step there must be a leader.
     Recovery,
     /// Hold-offs expire.
@@ -91,12 +94,19 @@ impl World<'_> {
 
     /// Evaluates the current step and begins the next.
     pub(super) fn examine(&mut self) {
+        self.check_forgotten();
         match self.examination.step {
             Step::Phase => {
                 self.examination.leader = None;
                 let begin = self.end_faults();
-                let bound = self.recovery_bound();
-                self.next_step(Step::Recovery, begin + bound);
+                self.next_step(Step::Settling, begin);
+            }
+            Step::Settling => {
+                for node in 0..self.nodes.len() {
+                    self.turn(node as u8, Input::Timeout);
+                }
+                let bound = self.bound_on_leader(None, None);
+                self.next_step(Step::Recovery, self.now + bound);
             }
             Step::Recovery => {
                 if self.expect_leader(Kind::Leaderless, "the faults stopped") {
@@ -155,6 +165,7 @@ impl World<'_> {
     }
 
     fn next_step(&mut self, step: Step, at: Instant) {
+        self.log(|it| format!("{step:?} ends within {} ms", (at - it.now) / MILLI));
         self.examination.step = step;
         self.queue.plan(at, Event::Examine);
     }
@@ -190,7 +201,8 @@ impl World<'_> {
             }
         }
         self.log(|_| "all faults end".to_owned());
-        begin
+        // Candidates learn of the children that were killed.
+        begin + 50 * MILLI
     }
 
     /// Checks that there is a leader, and not the one from the beginning of the step.
@@ -229,52 +241,56 @@ impl World<'_> {
     /// Makes the leader hand over in one of the possible ways, and returns the bound for it.
     fn hand_over(&mut self, leader: u8) -> Span {
         let it = &self.nodes[usize::from(leader)];
-        let drain = span(it.plan.timings.drain_timeout) * 11 / 10;
+        let timings = it.plan.timings;
         let probing = it.plan.probing;
-        let bound = self.handover_bound() + drain;
-        let (retry, second) = (self.scenario.longest(|it| it.retry_period), SECOND);
         // Whoever is deceived must win nevertheless.
-        let hold_off = 3 * retry + 2 * second + self.deceived_for();
+        let longest = self.scenario.longest(|it| it.retry_period);
+        let hold_off = 3 * longest + 2 * SECOND + self.deceived_for();
         self.examination.successor = None;
-        match (self.rng.u8(..6), probing) {
+        let named = |identity, hold_off| {
+            Some(Successor { identity, hold_off: Duration::from_nanos(hold_off) })
+        };
+        let named = match (self.rng.u8(..6), probing) {
             (0, _) => {
                 self.operate(usize::from(leader), Fault::StepDown, hold_off);
-                bound
+                None
             }
             (1, _) => {
                 let successor = self.nodes.iter().rfind(|it| it.index != leader && it.is_fit());
                 let successor = successor.map(|it| it.index);
-                let Some(successor) = successor.filter(|_| self.is_recorded(leader)) else {
+                if let Some(successor) = successor.filter(|_| self.is_recorded(leader)) {
+                    self.examination.successor = Some(operate::identity(successor));
+                    let to = TransferTarget::Node(successor);
+                    self.operate(usize::from(leader), Fault::Transfer { to }, hold_off);
+                    named(operate::identity(successor), hold_off)
+                } else {
                     self.resign(usize::from(leader), SECOND);
-                    return bound;
-                };
-                self.examination.successor = Some(operate::identity(successor));
-                let to = TransferTarget::Node(successor);
-                self.operate(usize::from(leader), Fault::Transfer { to }, hold_off);
-                bound
+                    None
+                }
             }
             (2, _) if self.is_recorded(leader) => {
-                let hold_off =
-                    self.rng.u64(100 * MILLI..self.scenario.longest(|it| it.lease_duration));
+                let hold_off = self.rng.u64(100 * MILLI..span(timings.lease_duration));
                 self.examination.may_return = true;
                 let to = TransferTarget::Nobody;
                 self.operate(usize::from(leader), Fault::Transfer { to }, hold_off);
-                bound + hold_off * 11 / 10 + 2 * retry
+                named("nobody".to_owned(), hold_off)
             }
             (3, _) => {
                 self.operate(usize::from(leader), Fault::TakeOut, 0);
-                bound
+                None
             }
             (4, Some(probing)) => {
                 self.set_health(usize::from(leader), Health::Unhealthy);
                 let found = u64::from(probing.rule.failures + 1) * (probing.interval + 100 * MILLI);
-                bound + found
+                return found + self.bound_on_leader_after(leader);
             }
             _ => {
                 self.resign(usize::from(leader), SECOND);
-                bound
+                None
             }
-        }
+        };
+        let except = Some(leader).filter(|_| !self.examination.may_return);
+        self.bound_on_leader(except, named.as_ref())
     }
 
     /// Returns whether the record is the one that this leader wrote; otherwise it cannot name a
@@ -309,18 +325,16 @@ impl World<'_> {
         // Beside a lying stream, the others read rarely, and the defective candidate may have the lease
         // whenever they do.
         let is_deceived = self.deceived_for() > 0;
-        let standbys = self.nodes.iter_mut().filter(|it| it.index != leader && !it.plan.observe);
-        if let Some(successor) = standbys.last().filter(|_| !is_deceived) {
-            successor.link.defect = Some(defect);
+        let standbys = self.nodes.iter().filter(|it| it.index != leader && it.is_fit());
+        let mut wasteful = standbys.filter_map(|it| Some((it.index, self.wasted_by(it, leader)?)));
+        let defective = wasteful.next_back();
+        if let Some((standby, _)) = defective.filter(|_| !is_deceived) {
+            self.nodes[usize::from(standby)].link.defect = Some(defect);
         }
         self.crash(usize::from(leader), Some(SECOND));
         self.examination.leader = None;
-        // The defective candidate gives up after a lease-duration, and its last bid expires after
-        // another. The next leader waits for activation-delay and hold once more.
-        let wasted = 2 * self.scenario.longest(|it| it.lease_duration)
-            + self.scenario.longest(|it| it.activation_delay)
-            + self.hold();
-        let bound = self.recovery_bound() + wasted;
+        let (standby, wasted) = defective.unzip();
+        let bound = self.bound_on_leader(standby, None) + wasted.unwrap_or_default();
         self.next_step(Step::Defect, self.now + bound);
     }
 
@@ -330,69 +344,10 @@ impl World<'_> {
         self.crash(usize::from(leader), None);
         let left = self.nodes.iter().any(|it| !it.plan.observe && it.process.is_some());
         if left {
-            let bound = self.recovery_bound();
+            let bound = self.bound_on_leader(None, None);
             self.next_step(Step::Killing, self.now + bound);
         } else {
             self.examination.step = Step::Over;
-        }
-    }
-
-    /// Returns the bound from the end of all faults to a leader: lease-duration, three
-    /// retry-periods and two request-timeouts, and everything that delays a new leader on purpose.
-    fn recovery_bound(&self) -> Span {
-        let timings = self.scenario;
-        let base = timings.longest(|it| it.lease_duration)
-            + 3 * timings.longest(|it| it.retry_period)
-            + 2 * timings.longest(|it| it.request_timeout)
-            + timings.longest(|it| it.activation_delay);
-        // Clocks may be as slow as the claim allows.
-        let base = base + self.hold() + self.longest_hold_off() + self.draining_bound();
-        base * 11 / 10 + 200 * MILLI + self.probing_bound() + self.deceived_for()
-    }
-
-    /// Returns how long a healthy service takes to pass its probes.
-    fn probing_bound(&self) -> Span {
-        let probing = self.nodes.iter().filter_map(|it| it.plan.probing);
-        let bounds =
-            probing.map(|it| u64::from(it.rule.successes + 1) * (it.interval + 100 * MILLI));
-        bounds.max().unwrap_or_default()
-    }
-
-    /// Returns how long a drain in progress can still take.
-    fn draining_bound(&self) -> Span {
-        let drains = |it: &Node| {
-            let state = it.process.as_ref().map(|it| it.status.standing.state());
-            it.workload.child.is_some() || matches!(state, Some(State::Draining | State::Stopped))
-        };
-        if !self.nodes.iter().any(drains) {
-            return 0;
-        }
-        self.scenario.longest(|it| it.drain_timeout)
-            + 2 * self.scenario.longest(|it| it.request_timeout)
-    }
-
-    /// Returns the bound from a resignation to the next leader: one and a half retry-periods and a
-    /// second.
-    fn handover_bound(&self) -> Span {
-        let timings = self.scenario;
-        let base = timings.longest(|it| it.retry_period) * 3 / 2
-            + timings.longest(|it| it.activation_delay);
-        (base + self.hold()) * 11 / 10 + SECOND + self.deceived_for()
-    }
-
-    /// Returns how long the next leader may hold the lease before it is active: not zero if the
-    /// record is missing, or its term is lower than one that a candidate has seen.
-    fn hold(&self) -> Span {
-        let term = self.store.term();
-        let reported =
-            self.nodes.iter().filter_map(|it| it.process.as_ref()).map(|it| it.seen_term).max();
-        match (self.store.kind(), term) {
-            (store::Kind::Host, None) => 0,
-            (_, Some(term)) if reported.unwrap_or(0) <= term => 0,
-            (store::Kind::Blob, _) => 60 * SECOND,
-            (store::Kind::Object, _) | (store::Kind::Host, Some(_)) => {
-                self.scenario.longest(|it| it.lease_duration)
-            }
         }
     }
 }

@@ -6,6 +6,7 @@ use fastrand::Rng;
 
 use super::clock::Which;
 use super::peers::PeerFault;
+use super::window::{self, Order, Window};
 use super::{MILLI, SECOND, Span};
 
 /// The nodes that a fault affects.
@@ -117,6 +118,8 @@ pub enum Kind {
     Lose { whole: bool },
     /// The term in the record is lowered by `by`; the lease is freed if `freed`.
     SetBack { by: u32, freed: bool },
+    /// An operator waits for a window in the course of a candidate, and gives an order in it.
+    InWindow { window: Window, order: Order },
     /// A third party changes the id of the lease.
     Change,
     /// A third party writes to fields outside of lease and record.
@@ -163,7 +166,8 @@ pub fn draw(rng: &mut Rng, nodes: u8, lease: Span, faithful: bool) -> Fault {
         _ => Target::Node(rng.u8(..nodes)),
     };
     let mut length = log_span(rng, lease / 100, lease * 2);
-    let kind = match rng.u8(..126) {
+    let kind = match rng.u8(..136) {
+        126.. => window::draw(rng),
         124..=125 => Kind::Touch,
         122..=123 => Kind::GrantTrap,
         100..=103 => Kind::StepDown,
@@ -202,16 +206,19 @@ pub fn draw(rng: &mut Rng, nodes: u8, lease: Span, faithful: bool) -> Fault {
         _ => Kind::Rollback,
     };
     if matches!(kind, Kind::Crash | Kind::Resign) {
-        length = log_span(rng, 10 * MILLI, lease);
+        length = log_span(rng, lease / 1_500, lease);
     }
     if matches!(kind, Kind::StepDown | Kind::Transfer { .. } | Kind::ChildEnds) {
-        length = log_span(rng, 100 * MILLI, lease);
+        length = log_span(rng, lease / 150, lease);
     }
     if matches!(kind, Kind::RenewalTrap | Kind::GrantTrap) {
         length = lease * 2;
     }
+    if matches!(kind, Kind::InWindow { .. }) {
+        length = window::patience(lease);
+    }
     let target = match kind {
-        Kind::GrantTrap => Target::All,
+        Kind::GrantTrap | Kind::InWindow { .. } => Target::All,
         Kind::RenewalTrap | Kind::StepDown | Kind::Transfer { .. } | Kind::ChildEnds => {
             Target::Leader
         }
@@ -244,11 +251,11 @@ pub fn ambush(rng: &mut Rng, lease: Span, faithful: bool) -> Vec<Fault> {
         _ => Kind::Cut { refused: rng.bool() },
     };
     let after = rng.u64(MILLI..lease / 4);
-    let later = after + log_span(rng, SECOND, lease);
+    let later = after + log_span(rng, lease / 15, lease);
     vec![
         fault(0, long, Target::Leader, first),
         fault(after, 0, Target::All, second),
-        fault(later, log_span(rng, 100 * MILLI, lease), Target::Holder, third),
+        fault(later, log_span(rng, lease / 100, lease), Target::Holder, third),
     ]
 }
 
@@ -271,7 +278,7 @@ fn weather(rng: &mut Rng, lease: Span) -> Weather {
             weather.stale = rng.u8(..30);
         }
     }
-    weather.delay = log_span(rng, 50 * MILLI, lease * 3 / 2);
+    weather.delay = log_span(rng, lease / 300, lease * 3 / 2);
     weather
 }
 

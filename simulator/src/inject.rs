@@ -29,7 +29,8 @@ impl World<'_> {
             | Kind::Cut { .. }
             | Kind::Outage { .. }
             | Kind::RenewalTrap
-            | Kind::GrantTrap => {
+            | Kind::GrantTrap
+            | Kind::InWindow { .. } => {
                 self.last(index, mask, fault.length);
                 injected = true;
             }

@@ -8,32 +8,40 @@
 //! There are no threads, no real clocks and no randomness other than the seed's: the same seed
 //! gives the same history, bit for bit.
 
+pub mod bounds;
 pub mod campaign;
 pub mod checker;
 pub mod child;
 pub mod client;
 pub mod clock;
 pub mod driver;
+pub mod due;
 pub mod engine;
 pub mod examine;
 pub mod faults;
+mod free;
 pub mod inject;
 pub mod kernel;
 pub mod machine;
 pub mod model;
 pub mod network;
 pub mod operate;
+pub mod pace;
 pub mod peers;
 pub mod post;
 pub mod process;
 pub mod question;
 pub mod queue;
+pub mod renewals;
+pub mod requests;
 pub mod scenario;
 pub mod service;
+pub mod settings;
 pub mod shell;
 pub mod shrink;
 pub mod store;
 pub mod timeline;
+pub mod window;
 pub mod world;
 
 /// True time, in nanoseconds since the start of the episode.

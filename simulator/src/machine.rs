@@ -102,7 +102,7 @@ impl World<'_> {
         }
         match it.plan.nature {
             Nature::Freezing => {
-                let apart = 2 * span(it.plan.timings.lease_duration);
+                let apart = 2 * it.plan.longest_lease();
                 if it.disturbed.is_some_and(|last| self.now < last + apart) {
                     return false;
                 }
@@ -126,7 +126,7 @@ impl World<'_> {
             return false;
         }
         let it = &mut self.nodes[node];
-        let back = length + span(it.plan.timings.lease_duration);
+        let back = length + it.plan.longest_lease();
         it.wall_disturbed = true;
         it.restless_until = self.now + 2 * back;
         it.clocks.froze(back, true, self.now);

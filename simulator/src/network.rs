@@ -47,6 +47,8 @@ pub struct Fate {
     pub again: Option<Span>,
     /// The connection breaks: the candidate notices at once, but does not know the outcome.
     pub broken: bool,
+    /// The connection is refused: the candidate knows that nothing was sent.
+    pub refused: bool,
     /// The store returns an error.
     pub error: Option<Error>,
     /// A read returns the state before this many changes.
@@ -95,18 +97,18 @@ fn happens(rng: &mut Rng, percent: u8, faults: &mut u64) -> bool {
     happens
 }
 
-/// Draws the delay of a message on a healthy link.
-fn delay(rng: &mut Rng) -> Span {
+/// Draws the delay of a message on a healthy link, of at most `latency`.
+fn delay(rng: &mut Rng, latency: Span) -> Span {
     match rng.u8(..50) {
-        0 => rng.u64(20 * MILLI..200 * MILLI),
-        _ => rng.u64(MILLI..20 * MILLI),
+        0 => rng.u64(latency / 10..latency),
+        _ => rng.u64(latency / 200..latency / 10),
     }
 }
 
 impl Fate {
     /// Draws a fate, and counts the faults in it.
-    pub fn draw(rng: &mut Rng, link: &Link, op: &Op, faults: &mut u64) -> Self {
-        let (there, back) = (delay(rng), delay(rng));
+    pub fn draw(rng: &mut Rng, link: &Link, latency: Span, op: &Op, faults: &mut u64) -> Self {
+        let (there, back) = (delay(rng, latency), delay(rng, latency));
         let mut fate =
             Self { there: Some(there), between: back, back: Some(back), ..Self::default() };
         match (link.defect, op) {
@@ -119,7 +121,7 @@ impl Fate {
         if let Some(refused) = link.cut {
             *faults += 1;
             fate.there = None;
-            fate.broken = refused;
+            (fate.broken, fate.refused) = (refused, refused);
             return fate;
         }
         let weather = &link.weather;
@@ -156,9 +158,8 @@ impl Fate {
     }
 
     /// Returns whether the request succeeds in good time.
-    pub fn is_well(&self, link: &Link) -> bool {
-        let slow = 200 * MILLI;
-        let in_time = |span: Option<Span>| span.is_some_and(|it| it < slow);
+    pub fn is_well(&self, link: &Link, latency: Span) -> bool {
+        let in_time = |span: Option<Span>| span.is_some_and(|it| it < latency);
         let single = self.again.is_none() && !self.broken && self.error.is_none();
         let single = single && self.stale.is_none();
         single && link.defect.is_none() && in_time(self.there) && in_time(self.back)
@@ -177,9 +178,10 @@ impl Fate {
     }
 }
 
-/// Returns the error of a connection that broke.
-pub fn broken() -> StoreError {
-    StoreError::RetryNow(Failure::new(Cause::Network, "the connection broke"))
+/// Returns the error of a connection that broke, or was refused.
+pub fn broken(refused: bool) -> StoreError {
+    let failure = Failure::new(Cause::Network, "the connection broke");
+    StoreError::RetryNow(Failure { had_no_effect: refused, ..failure })
 }
 
 /// Returns the error of a request that timed out.

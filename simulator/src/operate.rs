@@ -3,12 +3,11 @@
 use std::time::Duration;
 
 use tenure::clock::Moment;
-use tenure::election::{
-    Answer, Command, Input, Observation, Op, Progress, Reason, Refusal, State, Transition,
-};
+use tenure::election::{Answer, Command, Input, Op, Progress, Reason, Refusal, State, Transition};
 use tenure::lease::{Bid, LeaseId, Nonce, Successor};
 
 use super::checker;
+use super::due::Sighting;
 use super::faults::{Kind, TransferTarget};
 use super::process::Process;
 use super::service::is_voluntary;
@@ -40,7 +39,7 @@ impl Work {
 pub struct HoldOff {
     nonce: Option<Nonce>,
     pub length: Duration,
-    from: Option<Moment>,
+    pub from: Option<Moment>,
     /// Whether a later leader was seen to name this candidate as successor.
     called: bool,
 }
@@ -70,8 +69,8 @@ impl Process {
     /// Records the result of a read.
     pub fn note_read(&mut self, answer: &Answer, node: u8, now: Moment) {
         let Answer::Snapshot(sight) = answer else { return };
-        self.observation = Observation::update(self.observation.take(), sight, now);
-        let over = self.observation.as_ref().is_some_and(|it| it.left(now).is_zero());
+        self.sighting = Sighting::update(self.sighting.take(), sight, now);
+        let over = self.sighting.as_ref().is_some_and(|it| it.left(now).is_zero());
         if let Some(hold_off) = &mut self.hold_off {
             if sight.free || over || sight.record.nonce != hold_off.nonce {
                 hold_off.from.get_or_insert(now);
@@ -113,7 +112,11 @@ impl World<'_> {
         {
             match said {
                 Command::Pause => process.paused = true,
-                Command::Resume => process.paused = false,
+                // Without a pause, it ends the hold-off.
+                Command::Resume => {
+                    process.hold_off.take_if(|_| !process.paused);
+                    process.paused = false;
+                }
                 _ => {}
             }
         }
@@ -153,6 +156,8 @@ impl World<'_> {
     /// Records a state transition of a candidate.
     pub(super) fn changed(&mut self, node: u8, change: Transition, moment: Moment) {
         let Transition { from, to, reason, term, .. } = change;
+        self.nodes[usize::from(node)].paced(&change, moment);
+        self.open_windows(node, &change);
         if let (State::Activating, Reason::TermWritten, Some(process)) =
             (from, reason, &mut self.nodes[usize::from(node)].process)
         {
@@ -242,7 +247,9 @@ impl World<'_> {
         if let (true, Some(term)) = (reason == Reason::Drained || ended, term) {
             self.checker.revoke(term, node, life, self.now);
         }
+        let lease_of_drain = process.lease.filter(|_| reason == Reason::Lapsed);
         let Some(work) = &mut process.work else { return };
+        process.lapsed_drain = lease_of_drain.map(|it| (it, work.began, work.length));
         // A clock that goes back does not reopen a drain that is over.
         work.over |= !work.goes_on(moment);
         let undisturbed = process.disturbed_at.is_none_or(|at| at + 2 * lease < work.since);
@@ -256,7 +263,8 @@ impl World<'_> {
     pub(super) fn check_request(&mut self, node: u8, op: &Op, moment: Moment) {
         let it = &mut self.nodes[usize::from(node)];
         let Some(process) = &mut it.process else { return };
-        let alike = matches!(op, Op::Read) && process.reads_at_one_pace(self.now);
+        let period = span(it.plan.timings.retry_period);
+        let alike = matches!(op, Op::Read) && process.reads_at_one_pace(self.now, period);
         match op {
             Op::Read => self.check_read(node),
             Op::Acquire(bid) => self.check_bid(node, bid),
@@ -334,14 +342,6 @@ impl World<'_> {
         let work = process.work;
         work.filter(|it| it.lease == Some(bid.lease) && it.goes_on(moment))
             .map(|_| (checker::Kind::ReleasedEarly, "before its drain is over"))
-    }
-
-    /// Returns the longest remaining hold-off of all candidates, for the bounds of the examination.
-    pub(super) fn longest_hold_off(&self) -> Span {
-        let hold_off = self.nodes.iter().filter_map(|it| it.process.as_ref()?.hold_off);
-        let deference = self.store.successor().map(|it| it.hold_off);
-        let longest = hold_off.map(|it| it.length).chain(deference).max();
-        longest.map_or(0, |it| span(it) + 2 * self.scenario.longest(|it| it.retry_period))
     }
 }
 

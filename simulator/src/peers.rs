@@ -81,6 +81,11 @@ impl Subscription {
         self.connection == Connection::Connected && self.leader == Some((leader, life))
     }
 
+    /// Returns when silence ends the connection.
+    fn ends_at(&self) -> Instant {
+        self.heard.saturating_add(self.patience)
+    }
+
     fn disconnect(&mut self) {
         self.connection = Connection::None;
         self.stamp += 1;
@@ -173,7 +178,7 @@ impl World<'_> {
         let retry_period = it.plan.timings.retry_period;
         let Some(process) = &it.process else { return };
         let it = &process.subscription;
-        let ends = it.heard.saturating_add(it.patience);
+        let ends = it.ends_at();
         if self.now >= ends {
             return self.lose(node);
         }

@@ -11,8 +11,10 @@ use super::faults::Error;
 use super::network::{self, Fate, Message};
 use super::operate;
 use super::queue::Event;
+use super::requests::Asked;
 use super::store::{Kind, Stage, Step};
 use super::timeline;
+use super::window::Window;
 use super::world::World;
 use super::{Instant, MILLI};
 
@@ -66,7 +68,8 @@ impl Post {
 impl World<'_> {
     pub(super) fn send(&mut self, node: u8, Request { id, op, timeout }: Request) {
         let it = &mut self.nodes[usize::from(node)];
-        let fate = Fate::draw(&mut it.network, &it.link, &op, &mut self.faults);
+        let latency = it.plan.timings.latency();
+        let fate = Fate::draw(&mut it.network, &it.link, latency, &op, &mut self.faults);
         let life = it.life;
         let mut seen_term = 0;
         if let Some(process) = &mut it.process {
@@ -80,7 +83,7 @@ impl World<'_> {
             if let Some(bid) = operate::bid(&op) {
                 process.nonce = Some(bid.nonce);
             }
-            if !fate.is_well(&it.link) {
+            if !fate.is_well(&it.link, latency) {
                 process.disturb(self.now);
             }
             seen_term = process.seen_term;
@@ -113,7 +116,7 @@ impl World<'_> {
         };
         self.note_handover(node, &message.op, &message.fate);
         if let (true, Some(after)) = (fate.broken, answered) {
-            let answer = Some(Err(network::broken()));
+            let answer = Some(Err(network::broken(fate.refused)));
             let message = self.post.insert(Message { answer, ..message.clone() });
             self.queue.plan(self.now + after, Event::Deliver { message });
         }
@@ -213,7 +216,7 @@ impl World<'_> {
         let it = &self.nodes[usize::from(node)];
         let millis = match self.store.kind() {
             Kind::Blob | Kind::Object => self.store.unix_millis(self.now),
-            Kind::Host if it.has_true_wall() => {
+            Kind::Host if !it.wall_disturbed => {
                 u64::try_from(it.moment(self.now).wall.as_millis()).unwrap_or_default()
             }
             Kind::Host => 0,
@@ -229,6 +232,13 @@ impl World<'_> {
                 self.queue.plan(at, Event::Changed { node: node as u8 });
             }
         }
+    }
+
+    /// Wakes a candidate up: the store reports a change.
+    pub(super) fn wake(&mut self, node: u8) {
+        let held_by = self.store.held_by(self.now);
+        self.log(|_| format!("the store reports a change to candidate {node}"));
+        self.turn(node, Input::Wakeup { held_by });
     }
 
     /// Delivers an answer to its candidate, also late and duplicate ones.
@@ -280,8 +290,16 @@ impl World<'_> {
     }
 
     pub(super) fn answer(&mut self, node: u8, id: RequestId, answer: Result<Answer, StoreError>) {
-        if let Some(process) = &mut self.nodes[usize::from(node)].process {
-            process.waits_for.take_if(|it| *it == id);
+        let it = &mut self.nodes[usize::from(node)];
+        if let Some(process) = &mut it.process
+            && process.waits_for == Some(id)
+        {
+            process.waits_for = None;
+            let bids = process.asked == Asked::Bid;
+            it.is_answered(&answer, it.moment(self.now));
+            if bids && matches!(answer, Err(StoreError::Unknown(_) | StoreError::RetryNow(_))) {
+                self.open_window(node, Window::UnknownBid);
+            }
         }
         self.turn(node, Input::Answer { id, answer });
     }

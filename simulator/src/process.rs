@@ -7,21 +7,26 @@ use std::time::Duration;
 use fastrand::Rng;
 use tenure::clock::Moment;
 use tenure::election::{
-    Config, Entropy, Observation, Request, RequestId, Standing, Status, StoreHealth, Transition,
+    Config, Entropy, Notice, Request, RequestId, Standing, Status, StoreHealth,
 };
 use tenure::lease::{Candidate, LeaseId, Nonce, Rules};
 
 use super::child::Workload;
 use super::clock::Clocks;
+use super::due::Sighting;
 use super::engine::{Engine, Extent};
 use super::network::Link;
 use super::operate::{HoldOff, Work};
+use super::pace::Pace;
 use super::peers::Subscription;
 use super::queue::{Event, Queue};
-use super::scenario::{NodePlan, Timings};
+use super::renewals::Renewals;
+use super::requests::Asked;
+use super::scenario::NodePlan;
 use super::service::{ProbeResults, Service};
+use super::settings::Timings;
 use super::shell::Disk;
-use super::{Instant, MILLI, SECOND, Span};
+use super::{Instant, SECOND, Span};
 
 /// A machine with one candidate.
 #[derive(Debug)]
@@ -119,6 +124,8 @@ pub struct Process {
     pub believed: Option<Moment>,
     /// The lease that lapsed while it led, and from when that lease counts.
     pub lapsed: Option<(LeaseId, Moment)>,
+    /// The lease that lapsed in its drain, when that drain began, and its length.
+    pub lapsed_drain: Option<(LeaseId, Moment, Duration)>,
     /// The nonce of its last lease.
     pub nonce: Option<Nonce>,
     /// Whether an operator paused it.
@@ -139,8 +146,14 @@ pub struct Process {
     /// When it last read the store, the interval before that, and how many similar intervals in a
     /// row.
     pub reads: (Instant, Span, u32),
-    /// The lease that it observes, in stores where observers measure the time.
-    pub observation: Option<Observation>,
+    /// The lease that it waits for, in stores where observers count the time.
+    pub sighting: Option<Sighting>,
+    /// Its last request.
+    pub asked: Asked,
+    /// When its reads and bids are due.
+    pub pace: Pace,
+    /// When its renewals are due.
+    pub renewals: Renewals,
     /// The hold-off of the current command.
     pub asked_hold_off: Option<Span>,
     /// Its stream from the leader, and what follows from it.
@@ -148,16 +161,6 @@ pub struct Process {
 }
 
 impl Process {
-    /// Records a read, and returns whether so many intervals in a row were alike that they cannot
-    /// have jitter.
-    pub fn reads_at_one_pace(&mut self, now: Instant) -> bool {
-        let (last, before, alike) = self.reads;
-        let gap = now - last;
-        let again = gap > SECOND && gap.abs_diff(before) < 60 * MILLI;
-        self.reads = (now, gap, if again { alike + 1 } else { 0 });
-        self.reads.2 >= 16
-    }
-
     /// Records a disturbance.
     pub fn disturb(&mut self, now: Instant) {
         self.disturbed_at = Some(now);
@@ -184,7 +187,7 @@ impl Node {
         Self {
             index,
             plan,
-            clocks: Clocks::new(plan.drift_ppm, plan.clock_start),
+            clocks: Clocks::new(plan.drift_ppm, plan.clock_start, plan.wall_ahead),
             link: Link::default(),
             process: None,
             life: 0,
@@ -243,6 +246,10 @@ impl Node {
     /// Starts a process with a new instance.
     pub fn start(&mut self, extent: Extent, rules: Rules, now: Instant) {
         self.life += 1;
+        if let (Some(restarted), true) = (&mut self.plan.restarted, self.life > 1) {
+            std::mem::swap(&mut self.plan.timings, restarted);
+        }
+        self.workload.is_pending = false;
         let config = self.config(rules);
         let moment = self.clocks.read(now);
         // A core is given its randomness turn by turn.
@@ -281,6 +288,7 @@ impl Node {
             disturbed_at: None,
             believed: None,
             lapsed: None,
+            lapsed_drain: None,
             nonce: None,
             paused: false,
             maintenance: false,
@@ -290,7 +298,10 @@ impl Node {
             passive_since: None,
             refused: false,
             reads: (now, 0, 0),
-            observation: None,
+            sighting: None,
+            asked: Asked::Read,
+            pace: Pace::new(moment),
+            renewals: Renewals::new(moment),
             asked_hold_off: None,
             subscription: Subscription::default(),
         });
@@ -340,11 +351,6 @@ impl Node {
             && self.process.as_ref().is_some_and(fit)
     }
 
-    /// Returns whether its wall clock was never wrong beyond its drift.
-    pub fn has_true_wall(&self) -> bool {
-        !self.wall_disturbed
-    }
-
     /// Arms the driver's timer for the core's next deadline.
     ///
     /// The real driver sleeps a second at most. While no clock is disturbed, these wake-ups would
@@ -384,8 +390,8 @@ impl Node {
         self.process.as_mut()?.engine.poll_request()
     }
 
-    /// Returns the next state transition of the core.
-    pub fn poll_transition(&mut self) -> Option<Transition> {
-        self.process.as_mut()?.engine.poll_transition()
+    /// Returns the next notice of the core, or the next state transition of a shell.
+    pub fn poll_notice(&mut self) -> Option<Notice> {
+        self.process.as_mut()?.engine.poll_notice()
     }
 }

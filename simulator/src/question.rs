@@ -7,11 +7,12 @@ use super::client::{Acting, Answer};
 use super::queue::Event;
 use super::timeline;
 use super::world::World;
-use super::{MILLI, SECOND};
+use super::{MILLI, SECOND, span};
 
 impl World<'_> {
     /// Sends a request of a client.
     pub(super) fn ask(&mut self, client: u8, again: bool) {
+        let lease = span(self.nodes[usize::from(client)].plan.timings.lease_duration);
         let it = &mut self.clients[usize::from(client)];
         it.question += 1;
         it.sent = self.now;
@@ -20,7 +21,7 @@ impl World<'_> {
         self.queue.plan(self.now + there, Event::Question { client, stamp });
         if again {
             let pause = match self.timeline {
-                None => self.rng.u64(2 * SECOND..30 * SECOND),
+                None => self.rng.u64(lease / 10..lease),
                 Some(_) => SECOND,
             };
             let next = self.now + pause;

@@ -52,6 +52,8 @@ pub enum Event {
     ChildEnds { node: u8, stamp: u32 },
     /// A candidate is notified that no process of its term is left.
     WorkloadExited { node: u8, stamp: u32 },
+    /// An operator gives an order that has waited for a window.
+    Order { node: u8, fault: u32 },
     /// A notice of a leader reaches a standby.
     Notice { message: u32 },
     /// A standby connects to the leader that it has read of.
@@ -81,6 +83,7 @@ impl Event {
             | Self::Drained { node, .. }
             | Self::Launch { node, .. }
             | Self::WorkloadExited { node, .. }
+            | Self::Order { node, .. }
             | Self::Connect { node, .. }
             | Self::Silence { node, .. }
             | Self::Start { node } => Some(node),
@@ -116,6 +119,7 @@ impl Event {
             Self::WorkloadExited { node, stamp } => (21, node, u64::from(stamp)),
             Self::Written { node, write, .. } => (22, node, u64::from(write)),
             Self::Publish { node, .. } => (23, node, 0),
+            Self::Order { node, fault } => (29, node, u64::from(fault)),
             Self::Notice { message } => (24, 0, u64::from(message)),
             Self::Connect { node, stamp } => (25, node, u64::from(stamp)),
             Self::Silence { node, stamp } => (26, node, u64::from(stamp)),

@@ -11,6 +11,7 @@ use super::engine::Extent;
 use super::faults::{self, Fault, log_span};
 use super::peers;
 use super::service::Probing;
+use super::settings::{Scale, Timings};
 use super::store::Kind;
 use super::{MILLI, SECOND, Span, span};
 
@@ -30,21 +31,12 @@ pub enum Nature {
     Jumpy,
 }
 
-/// One candidate's settings.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Timings {
-    pub lease_duration: Duration,
-    pub renew_deadline: Duration,
-    pub retry_period: Duration,
-    pub request_timeout: Duration,
-    pub activation_delay: Duration,
-    pub drain_timeout: Duration,
-}
-
 /// One candidate and its machine.
 #[derive(Clone, Copy, Debug)]
 pub struct NodePlan {
     pub timings: Timings,
+    /// Other settings with which it is restarted; the present ones are then those of the restart after it.
+    pub restarted: Option<Timings>,
     pub observe: bool,
     /// The probes of its service.
     pub probing: Option<Probing>,
@@ -61,6 +53,8 @@ pub struct NodePlan {
     pub freeze_budget: Span,
     /// The initial readings of boot and raw.
     pub clock_start: [u64; 2],
+    /// How far the wall clock is ahead from the start, in nanoseconds.
+    pub wall_ahead: i64,
 }
 
 /// A whole episode.
@@ -92,17 +86,21 @@ impl Scenario {
             2..=3 => Kind::Object,
             _ => Kind::Host,
         };
-        let common = Timings::draw(&mut rng, store);
-        let alike = rng.u8(..4) > 0;
+        let scale = Scale::draw(&mut rng, store);
+        let common = Timings::draw(&mut rng, scale);
+        let alike = rng.u8(..3) == 0;
         let count = if rng.u8(..3) > 0 { 3 } else { rng.u8(2..=7) };
         let mut nodes = Vec::with_capacity(usize::from(count));
         for index in 0..count {
-            let timings = if alike { common } else { Timings::draw(&mut rng, store) };
+            let settings = match alike {
+                true => [common; 2],
+                false => [(); 2].map(|()| Timings::draw(&mut rng, scale)),
+            };
             let observe = index >= 2 && rng.u8(..8) == 0;
-            nodes.push(NodePlan::draw(&mut rng, timings, observe));
+            nodes.push(NodePlan::draw(&mut rng, settings, observe));
         }
         // The clocks of the other candidates and of the store time a candidate's lease, too.
-        let shares = nodes.iter().map(|it| it.timings.drift_share());
+        let shares = nodes.iter().map(NodePlan::drift_share);
         let share = shares.fold(f64::INFINITY, f64::min);
         nodes.iter_mut().for_each(|it| it.keep_to(share));
         let store_ppm = (share * (rng.f64() * 2.0 - 1.0)) as i64;
@@ -131,16 +129,9 @@ impl Scenario {
     /// Creates an episode with three candidates on a blob, the default settings, accurate clocks, and
     /// these faults.
     pub fn by_hand(nature: Nature, faults: Vec<Fault>) -> Self {
-        let timings = Timings {
-            lease_duration: Duration::from_secs(15),
-            renew_deadline: Duration::from_secs(10),
-            retry_period: Duration::from_secs(2),
-            request_timeout: Duration::from_secs(2),
-            activation_delay: Duration::ZERO,
-            drain_timeout: Duration::ZERO,
-        };
         let node = NodePlan {
-            timings,
+            timings: Timings::DEFAULT,
+            restarted: None,
             observe: false,
             probing: None,
             has_workload: false,
@@ -150,6 +141,7 @@ impl Scenario {
             client_ppm: 0,
             freeze_budget: 4 * SECOND,
             clock_start: [1_000_000 * SECOND, 500_000 * SECOND],
+            wall_ahead: 0,
         };
         Self {
             seed: 1,
@@ -165,9 +157,9 @@ impl Scenario {
         }
     }
 
-    /// Returns the longest value of a setting.
+    /// Returns the longest value of a setting, before and after restarts.
     pub fn longest(&self, of: impl Fn(&Timings) -> Duration) -> Span {
-        let lengths = self.nodes.iter().map(|node| span(of(&node.timings)));
+        let lengths = self.nodes.iter().flat_map(|it| it.settings()).map(|it| span(of(&it)));
         lengths.max().unwrap_or_default()
     }
 
@@ -177,17 +169,18 @@ impl Scenario {
         self.longest(|it| it.lease_duration).max(hold)
     }
 
-    /// Returns whether all candidates have the same timings.
+    /// Returns whether all candidates have the same timings, also after restarts.
     pub fn are_alike(&self) -> bool {
-        self.nodes.iter().all(|node| node.timings == self.nodes[0].timings)
+        let first = self.nodes[0].timings;
+        self.nodes.iter().flat_map(|it| it.settings()).all(|it| it == first)
     }
 
     fn plan(&mut self, rng: &mut Rng) {
         let lease = self.longest(|it| it.lease_duration);
         let nodes = u8::try_from(self.nodes.len()).unwrap_or(u8::MAX);
-        let gap = log_span(rng, 4 * SECOND, lease);
+        let gap = log_span(rng, lease / 10, lease);
         for phase in 0..3 {
-            let end = 600 * SECOND + rng.u64(..600) * SECOND;
+            let end = lease / 2 * rng.u64(30..80);
             // Some phases begin without faults.
             let mut at = if rng.bool() { lease * 2 } else { 0 };
             while at < end {
@@ -204,57 +197,35 @@ impl Scenario {
     }
 }
 
-impl Timings {
-    /// Draws settings that `tenure run` would accept.
-    fn draw(rng: &mut Rng, store: Kind) -> Self {
-        let lease_duration = match (rng.u8(..6), store) {
-            (0, _) => Duration::from_secs(15),
-            (_, Kind::Blob) => Duration::from_secs(rng.u64(15..=60)),
-            (_, Kind::Object) => Duration::from_secs(rng.u64(10..=60)),
-            (_, Kind::Host) => Duration::from_millis(rng.u64(10_000..=150_000)),
-        };
-        let renew_deadline = lease_duration.mul_f64(0.5 + 0.4 * rng.f64());
-        let request_timeout = renew_deadline.mul_f64(0.05 + 0.25 * rng.f64());
-        let most = (renew_deadline - request_timeout) / 2;
-        let retry_period = most.mul_f64(0.4 + 0.6 * rng.f64());
-        let activation_delay = match rng.u8(..8) {
-            0 => Duration::from_millis(rng.u64(..10_000)),
-            _ => Duration::ZERO,
-        };
-        let drain_timeout = match rng.u8(..5) {
-            0..=1 => Duration::ZERO,
-            2..=3 => lease_duration.mul_f64(0.3 * rng.f64()),
-            _ => lease_duration.mul_f64(1.5 * rng.f64()),
-        };
-        Self {
-            lease_duration,
-            renew_deadline,
-            retry_period,
-            request_timeout,
-            activation_delay,
-            drain_timeout,
-        }
-    }
-
-    /// Returns the largest rate error, in parts per million, that leaves a part of the margin for
-    /// pauses.
-    fn drift_share(&self) -> f64 {
-        let margin = 1.0 - self.renew_deadline.as_secs_f64() / self.lease_duration.as_secs_f64();
-        margin / 6.0 * 1_000_000.0
-    }
-}
-
 impl NodePlan {
+    /// Returns the settings before and after a restart.
+    pub fn settings(&self) -> [Timings; 2] {
+        [self.timings, self.restarted.unwrap_or(self.timings)]
+    }
+
+    /// Returns the longer lease-duration of the two.
+    pub fn longest_lease(&self) -> Span {
+        let [now, later] = self.settings();
+        span(now.lease_duration.max(later.lease_duration))
+    }
+
+    fn drift_share(&self) -> f64 {
+        let [now, later] = self.settings();
+        now.drift_share().min(later.drift_share())
+    }
+
     /// Scales the rate errors down to what the smallest margin of all candidates allows: to a `share`,
     /// in parts per million, no larger than its own.
     fn keep_to(&mut self, share: f64) {
-        let factor = share / self.timings.drift_share();
+        let factor = share / self.drift_share();
         for ppm in [&mut self.drift_ppm, &mut self.client_ppm] {
             *ppm = (*ppm as f64 * factor) as i64;
         }
     }
 
-    fn draw(rng: &mut Rng, timings: Timings, observe: bool) -> Self {
+    fn draw(rng: &mut Rng, settings: [Timings; 2], observe: bool) -> Self {
+        let [timings, restarted] = settings;
+        let drift_share = timings.drift_share().min(restarted.drift_share());
         let nature = match rng.u8(..5) {
             0 => Nature::Freezing,
             1 => Nature::Virtual,
@@ -264,19 +235,25 @@ impl NodePlan {
         };
         // Three clocks have errors: this node's, the store's and a client's. The rest of the margin
         // is for freezes.
-        let most = timings.drift_share() / 1_000_000.0;
+        let most = drift_share / 1_000_000.0;
         let length = |duration: Duration, factor: f64| duration.as_secs_f64() * factor;
-        let left = length(timings.lease_duration, 1.0 - most)
-            - length(timings.renew_deadline, 1.0 + 3.0 * most);
+        let left = |it: &Timings| {
+            length(it.lease_duration, 1.0 - most) - length(it.renew_deadline, 1.0 + 3.0 * most)
+        };
+        let left = left(&timings).min(left(&restarted));
         let freeze_budget = (left.max(0.0) * SECOND as f64) as Span;
-        let drift_ppm = (timings.drift_share() * (rng.f64() * 2.0 - 1.0)) as i64;
-        let client_ppm = (timings.drift_share() * (rng.f64() * 2.0 - 1.0)) as i64;
+        let drift_ppm = (drift_share * (rng.f64() * 2.0 - 1.0)) as i64;
+        let client_ppm = (drift_share * (rng.f64() * 2.0 - 1.0)) as i64;
+        // Half of the wall clocks were never set.
+        let hours = 12 * 3_600 * SECOND.cast_signed();
+        let wall_ahead = if rng.bool() { rng.i64(-hours..hours) } else { 0 };
         let clock_start = [rng.u64(..1 << 50) + MILLI, rng.u64(..1 << 50) + MILLI];
         let clock_start = clock_start.map(|it| it + 10_000 * SECOND);
         let probing = Probing::draw(rng, span(timings.lease_duration));
         let (has_workload, says_drained) = (rng.bool(), rng.bool());
         Self {
             timings,
+            restarted: (restarted != timings).then_some(restarted),
             observe,
             probing,
             has_workload,
@@ -286,6 +263,7 @@ impl NodePlan {
             client_ppm,
             freeze_budget,
             clock_start,
+            wall_ahead,
         }
     }
 }

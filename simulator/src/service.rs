@@ -198,6 +198,8 @@ impl World<'_> {
         }
         let input = Input::ProbeResult { probe: index, healthy: well, begun_in };
         let _ = process.engine.turn(input, moment, entropy);
+        // What follows is done here, whether or not the probe counts.
+        process.engine.has_run();
         let rests = counts
             && it.service.health != Health::Flapping
             && well == (it.service.health == Health::Healthy)

@@ -9,11 +9,11 @@ use std::time::Duration;
 
 use tenure::election::{Answer, Op};
 use tenure::lease::{
-    Cause, Failure, LeaseId, Nonce, Record, Rules, Snapshot, StoreError, Successor, Version,
+    Cause, Claim, Failure, LeaseId, Nonce, Record, Rules, Snapshot, StoreError, Successor, Version,
 };
 
-use super::Instant;
-use super::clock::EPOCH;
+use super::clock::{self, EPOCH};
+use super::{Instant, Span, span};
 
 pub mod blob_lease;
 
@@ -116,10 +116,18 @@ impl Store {
     /// Returns the maximum number of requests of an operation on the lease.
     pub fn most_requests(&self, op: &Op) -> u64 {
         match (self.kind, op) {
-            (Kind::Blob, Op::Acquire(_)) => 4,
-            (Kind::Object, Op::Acquire(_)) => 3,
+            (_, Op::Acquire(_)) => self.requests_of_bid(),
             (Kind::Object, _) => 2,
             _ => 1,
+        }
+    }
+
+    /// Returns the maximum number of requests of a bid.
+    pub fn requests_of_bid(&self) -> u64 {
+        match self.kind {
+            Kind::Blob => 4,
+            Kind::Object => 3,
+            Kind::Host => 1,
         }
     }
 
@@ -141,7 +149,7 @@ impl Store {
 
     /// Returns the time of the store's clock.
     pub fn time(&self, now: Instant) -> Duration {
-        let drift = now.cast_signed() * self.ppm / 1_000_000;
+        let drift = clock::drift(now.cast_signed(), self.ppm);
         Duration::from_nanos((EPOCH + now).saturating_add_signed(drift))
     }
 
@@ -190,6 +198,26 @@ impl Store {
             }
             _ => None,
         }
+    }
+
+    /// Returns the true time until the lease is over, by the store's clock or by that of an observer that
+    /// has seen its last renewal.
+    pub fn rest(&self, now: Instant) -> Span {
+        let until = match (&self.standing, &self.lease) {
+            (Some(standing), _) => standing.until,
+            (None, Lease::Leased { until: Some(until), .. } | Lease::Breaking { until, .. }) => {
+                *until
+            }
+            _ => return 0,
+        };
+        let rest = span(until.saturating_sub(self.time(now))).cast_signed();
+        (rest - clock::drift(rest, self.ppm) + clock::drift(clock::drift(rest, self.ppm), self.ppm))
+            .cast_unsigned()
+    }
+
+    /// Returns what observers see of the lease, where they count its time.
+    pub fn claim(&self) -> Option<Claim> {
+        self.see().claim
     }
 
     /// Returns the acquisition that a notice names as the holder.

@@ -255,10 +255,7 @@ impl<'a> World<'a> {
             }
             Event::Written { node, life, write } => self.written(node, life, write),
             Event::Publish { node, life } => self.run_publishers(node, life),
-            Event::Changed { node } => {
-                let held_by = self.store.held_by(self.now);
-                self.turn(node, Input::Wakeup { held_by });
-            }
+            Event::Changed { node } => self.wake(node),
             Event::Arrive { message } => self.arrive(message),
             Event::Deliver { message } => self.deliver(message),
             Event::Continue { node } => self.continue_machine(node),
@@ -267,6 +264,7 @@ impl<'a> World<'a> {
             Event::Question { client, stamp } => self.question(client, stamp),
             Event::Answered { client, stamp } => self.answered(client, stamp),
             Event::Inject { fault } => self.inject(fault),
+            Event::Order { node, fault } => self.order(node, fault),
             Event::EndFault { fault } => self.end_fault(fault),
             Event::Examine => self.examine(),
             Event::Notice { message } => self.deliver_notice(message),
@@ -309,7 +307,7 @@ impl<'a> World<'a> {
         self.scenario.extent == Extent::Shell
     }
 
-    fn process_of(&self, node: u8) -> Option<&super::process::Process> {
+    pub(super) fn process_of(&self, node: u8) -> Option<&super::process::Process> {
         self.nodes[usize::from(node)].process.as_ref()
     }
 

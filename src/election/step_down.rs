@@ -241,6 +241,7 @@ impl Election {
             Role::Standby { bidding, .. } => {
                 if let Some(bidding) = bidding.take() {
                     self.give_up_bid(bidding, now);
+                    self.apply_wakeup(now);
                 }
                 self.notify_transition(reason, None, now);
             }

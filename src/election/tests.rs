@@ -309,6 +309,11 @@ fn failure() -> Failure {
     Failure::new(Cause::Network, "in a test")
 }
 
+fn unsent() -> Result<Answer, StoreError> {
+    let failure = Failure::new(Cause::Settings, "read-only");
+    Err(StoreError::Unknown(Failure { had_no_effect: true, ..failure }))
+}
+
 fn unknown() -> Result<Answer, StoreError> {
     Err(StoreError::Unknown(failure()))
 }

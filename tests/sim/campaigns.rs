@@ -32,23 +32,24 @@ fn assert_clean(tally: &Tally) {
             if tally.extent == Extent::Shell { " --shell" } else { "" },
         );
     }
-    assert!(tally.elections > 10 * tally.hours() as u64, "hardly an election: {tally:?}");
-    assert!(tally.faults > 300 * tally.hours() as u64, "hardly a fault: {tally:?}");
+    // One leads after each of the three phases, one after a handover, and one after a crash.
+    assert!(tally.elections >= 7 * tally.episodes, "hardly an election: {tally:?}");
+    assert!(tally.faults > 20 * tally.episodes, "hardly a fault: {tally:?}");
 }
 
 #[test]
 fn seed_seven_keeps_every_invariant() {
-    assert_clean(&campaign::run(7, 40.0, Extent::Core, 1));
+    assert_clean(&campaign::run(7, 80.0, Extent::Core, 1));
 }
 
 #[test]
 fn seed_eleven_keeps_every_invariant() {
-    assert_clean(&campaign::run(11, 40.0, Extent::Core, 1));
+    assert_clean(&campaign::run(11, 80.0, Extent::Core, 1));
 }
 
 #[test]
 fn a_fresh_seed_keeps_every_invariant() {
-    assert_clean(&campaign::run(fastrand::u64(..1 << 32), 40.0, Extent::Core, 1));
+    assert_clean(&campaign::run(fastrand::u64(..1 << 32), 80.0, Extent::Core, 1));
 }
 
 #[test]
@@ -78,19 +79,21 @@ fn drawn_clocks_keep_to_the_margin_of_every_candidate() {
         unlike += u32::from(!scenario.are_alike());
         drifting += u32::from(rate(scenario.store_ppm) > 0.01);
         for (holder, it) in scenario.nodes.iter().enumerate() {
-            let lease = it.timings.lease_duration.as_secs_f64();
-            let belief = it.timings.renew_deadline.as_secs_f64();
             let freeze = it.freeze_budget as f64 / SECOND as f64;
             // The holder or its client may be slow, and the store or whoever takes the lease next fast.
             let slow = rate(it.drift_ppm).max(rate(it.client_ppm));
             let others = scenario.nodes.iter().enumerate().filter(|(other, _)| *other != holder);
             let fast = others.map(|(_, other)| rate(other.drift_ppm)).fold(0.0, f64::max);
             let fast = fast.max(rate(scenario.store_ppm));
-            assert!(
-                belief * (1.0 + slow) + freeze <= lease * (1.0 - fast),
-                "candidate {holder} of seed {}",
-                scenario.seed
-            );
+            for timings in it.settings() {
+                let lease = timings.lease_duration.as_secs_f64();
+                let belief = timings.renew_deadline.as_secs_f64();
+                assert!(
+                    belief * (1.0 + slow) + freeze <= lease * (1.0 - fast),
+                    "candidate {holder} of seed {}",
+                    scenario.seed
+                );
+            }
         }
     }
     assert!(unlike > 300 && drifting > 300, "{unlike} unlike, {drifting} with a store that drifts");

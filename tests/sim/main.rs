@@ -8,4 +8,5 @@ mod clocks;
 mod kernel;
 mod model;
 mod peers;
+mod settings;
 mod store;

@@ -5,6 +5,7 @@ use tenure::lease::{Bid, StoreError};
 
 use super::Connection;
 use crate::checker::Kind;
+use crate::due;
 use crate::examine::Step;
 use crate::network::Fate;
 use crate::queue::Event;
@@ -14,6 +15,13 @@ use crate::{Instant, MILLI, SECOND, Span, span};
 
 /// The most reads of a standby within a retry-period: four that notices cause, and two of its own.
 const MOST_READS: usize = 6;
+
+/// How many of them notices cause.
+const NOTIFIED_READS: usize = 4;
+
+/// The shortest retry-period of candidates whose stream is expected to put reads off: many times what a
+/// notice takes to arrive.
+const SHORTEST_PUT_OFF: Span = SECOND / 2;
 
 /// How far a timer may fire after its time.
 const TICK: Span = 2 * MILLI;
@@ -63,6 +71,12 @@ impl ReadLog {
         self.oldest = (self.oldest + 1) % MOST_READS;
         first.is_some_and(|first| now < first + window)
     }
+
+    /// Returns whether a notice may cause a read at once: fewer than the limit were sent within `window`.
+    fn may_read(&self, now: Instant, window: Span) -> bool {
+        let lately = self.sent.iter().flatten().filter(|at| now < *at + window);
+        lately.count() < NOTIFIED_READS
+    }
 }
 
 impl World<'_> {
@@ -72,7 +86,7 @@ impl World<'_> {
         let Some(process) = &mut self.nodes[usize::from(node)].process else { return };
         let log = &mut process.subscription.log;
         let Ok(Answer::Snapshot(snapshot)) = answer else { return };
-        let over = process.observation.as_ref().is_some_and(|it| it.left(moment).is_zero());
+        let over = process.sighting.as_ref().is_some_and(|it| it.left(moment).is_zero());
         log.showed_free = snapshot.free || over;
         log.term = snapshot.record.term.unwrap_or(0);
         if snapshot.record.successor.is_some() {
@@ -124,7 +138,7 @@ impl World<'_> {
         let reads = self.reads_so_far(node);
         // Only of a core alone the world knows when a read is due by itself.
         let it = &self.nodes[usize::from(node)];
-        let keeps_time = it.has_true_wall() && it.disturbed.is_none();
+        let keeps_time = !it.wall_disturbed && it.disturbed.is_none();
         let judged = it.process.as_ref().is_some_and(|it| {
             let is_old = notice.term().is_some_and(|term| term < it.subscription.log.term);
             let is_due = it.wakes_at <= self.now + TICK;
@@ -183,7 +197,18 @@ impl World<'_> {
         let bids =
             process.waits_for.is_some() && process.subscription.log.bid_at == Some(process.sent_at);
         let waits_for = process.waits_for;
-        if !is_ready || others_wait || bids || self.store.is_leased(self.now) {
+        // The candidate counts by clocks of its own.
+        let period = span(it.plan.timings.retry_period) * 5 / 4;
+        let may_read = process.subscription.log.may_read(self.now, period);
+        // A drain may be as long as the silence that ends the stream.
+        let is_silent = process.subscription.ends_at() <= arrival;
+        if !is_ready
+            || !may_read
+            || is_silent
+            || others_wait
+            || bids
+            || self.store.is_leased(self.now)
+        {
             return;
         }
         // A request in flight ends first.
@@ -273,8 +298,15 @@ impl World<'_> {
         if !self.scenario.peers || tells || self.deceived_for() > 0 {
             return;
         }
-        let most = 3 + (2 * length / self.slow_period()) as u32;
+        let longest = self.nodes.iter().map(|it| it.plan.timings.retry_period).max();
         for index in 0..self.nodes.len() {
+            let period = self.nodes[index].plan.timings.retry_period;
+            let slow = due::slow_period(period);
+            // A leader that renews less often counts as silent.
+            if longest.is_none_or(|it| it + period > slow) || span(period) < SHORTEST_PUT_OFF {
+                continue;
+            }
+            let most = 6 + (2 * length / span(slow)) as u32;
             let Some(process) = &self.nodes[index].process else { continue };
             let it = &process.subscription;
             let connected = it.connection == Connection::Connected;

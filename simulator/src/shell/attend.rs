@@ -6,6 +6,7 @@ use super::{Due, Shell};
 use crate::engine::Engine;
 use crate::examine::Step;
 use crate::faults::log_span;
+use crate::network;
 use crate::process::{Node, Sleep};
 use crate::queue::Event;
 use crate::scenario::Nature;
@@ -79,10 +80,12 @@ impl World<'_> {
 
     /// Forgets the outstanding request of a shell that has given up waiting for its answer.
     pub(crate) fn forget_call(&mut self, node: u8) {
-        if let Some(process) = &mut self.nodes[usize::from(node)].process
+        let it = &mut self.nodes[usize::from(node)];
+        if let Some(process) = &mut it.process
             && process.engine.shell().is_some_and(|it| it.has_given_up())
+            && process.waits_for.take().is_some()
         {
-            process.waits_for = None;
+            it.is_answered(&Err(network::timeout()), it.moment(self.now));
         }
     }
 

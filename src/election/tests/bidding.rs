@@ -262,6 +262,14 @@ fn a_wake_up_during_a_read_or_a_bid_is_followed_by_a_read_at_once() {
     bench.answer(Ok(held(Some(7))));
     assert!(bench.request.is_none(), "one wake-up is one read");
 
+    // So it is when the bid is given up without a request in flight.
+    let mut bench = Bench::bidding();
+    bench.wake_up();
+    bench.answer(unsent());
+    assert!(bench.request.is_none());
+    bench.command(Command::Pause).unwrap();
+    bench.expect("read");
+
     // A grant leaves nothing to read, then or after the leadership.
     let mut bench = Bench::bidding();
     bench.wake_up();

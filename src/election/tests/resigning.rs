@@ -87,10 +87,6 @@ fn r3_a_grant_that_comes_after_resigning_is_released_and_never_active() {
 
 #[test]
 fn r3_a_bid_that_certainly_had_no_effect_leaves_nothing_to_release() {
-    let unsent = || {
-        let failure = Failure::new(Cause::Settings, "read-only");
-        Err(StoreError::Unknown(Failure { had_no_effect: true, ..failure }))
-    };
     let mut bench = Bench::bidding();
     bench.answer(unsent());
     bench.resign();
