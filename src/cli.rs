@@ -3,6 +3,8 @@
 //! Values of settings are passed unparsed to [`crate::config`], which reports all faults at once,
 //! where clap would report only the first.
 
+use std::sync::LazyLock;
+
 use clap::{Parser, Subcommand};
 
 mod admin_client;
@@ -57,8 +59,9 @@ Each setting is also a variable (--lease-duration is TENURE_LEASE_DURATION) and 
 (lease-duration). Flag beats variable beats file beats default. Lists are flags given several times, \
 commas in the variable (quoted if they belong to an exec: probe's command), a list in the \
 file. Durations are written 15s, 1m30s, 1.5m, 500ms. Credentials are \
-never flags: see AZURE_STORAGE_CONNECTION_STRING, AZURE_STORAGE_KEY, AZURE_STORAGE_SAS_TOKEN (each \
-also with the suffix _FILE), workload identity, managed identity and the Azure CLI, in this order.
+never flags: for azure: AZURE_STORAGE_CONNECTION_STRING, AZURE_STORAGE_KEY, AZURE_STORAGE_SAS_TOKEN, \
+workload identity, managed identity and the Azure CLI, in this order; for etcd: ETCD_USERNAME and \
+ETCD_PASSWORD. Each variable also with the suffix _FILE.
 
 Examples:
   tenure run
@@ -71,6 +74,8 @@ Examples:
       in a pod: with a Lease in its namespace, and a Service that selects tenure.dev/role=active
   tenure run --store kubernetes:prod/orders --kube-api http://127.0.0.1:8001
       the same Lease from outside the cluster, through `kubectl proxy`
+  tenure run --election orders --store etcd://etcd-1:2379,etcd-2:2379/tenure --store-ca-file /etc/etcd/ca.crt
+      candidates anywhere, with a lease in etcd
   tenure run --status-file /run/orders/leader.env --status-file /run/orders/leader.json
       for services without HTTP
   tenure run --lease-duration 30s --renew-deadline 20s --retry-period 4s
@@ -107,9 +112,14 @@ lost, CMD was stopped; 124 --max-hold is over; 126 CMD cannot be run; 127 CMD no
 inside an exec of the same election; 0 stopped by a signal after releasing; 128 + n a second signal n
 `tenure run --help` explains how settings are given.";
 
+/// The version, and the stores of this build.
+static VERSION: LazyLock<String> = LazyLock::new(|| {
+    format!("{}\nstores: {}", env!("CARGO_PKG_VERSION"), crate::store::KINDS.join(", "))
+});
+
 /// Leader election for services in any language: a sidecar that never lies about who leads.
 #[derive(Debug, Parser)]
-#[command(name = "tenure", version, after_help = EXAMPLES, disable_help_subcommand = true)]
+#[command(name = "tenure", version, long_version = VERSION.as_str(), after_help = EXAMPLES, disable_help_subcommand = true)]
 pub struct Cli {
     /// What to do.
     #[command(subcommand)]

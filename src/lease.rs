@@ -129,6 +129,12 @@ impl LeaseId {
         Self(uuid::Builder::from_random_bytes(bits.to_be_bytes()).into_uuid())
     }
 
+    /// Returns the id as a number of 128 bits, for requests to a store only.
+    #[must_use]
+    pub fn to_bits(self) -> u128 {
+        self.0.as_u128()
+    }
+
     /// Returns the id in lower case with dashes, for requests to a store only.
     #[must_use]
     pub fn to_wire(self) -> String {

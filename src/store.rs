@@ -7,7 +7,7 @@
 //! store answered.
 //!
 //! Stores differ in three ways:
-//! - *Where the time is counted.* By the store (Azure, a file on one host), or by each observer:
+//! - *Where the time is counted.* By the store (Azure, etcd, a file on one host), or by each observer:
 //!   [`Snapshot::claim`] tells whether the lease has changed since the last read.
 //! - *Where the term comes from.* [`LeaseStore::write_term`] returns it, whether it is a number of
 //!   the store or a counter in the record.
@@ -23,6 +23,8 @@ use crate::config::{Settings, StoreSettings};
 use crate::lease::{Bid, Grant, Nonce, Record, Rules, Snapshot, StoreError, Successor, Version};
 
 pub mod azure;
+#[cfg(feature = "etcd")]
+pub mod etcd;
 pub mod file;
 mod finding;
 pub mod kubernetes;
@@ -37,8 +39,8 @@ pub use finding::{Finding, Verdict};
 /// [`StoreError::Unknown`] until the backend can prove that it is definite (R4).
 #[async_trait]
 pub trait LeaseStore: Send + Sync {
-    /// Returns the name of the kind of store for status, logs and messages: `azure`, `file`,
-    /// `kubernetes`, `memory`.
+    /// Returns the name of the kind of store for status, logs and messages: `azure`, `etcd`,
+    /// `file`, `kubernetes`, `memory`.
     fn kind(&self) -> &'static str;
 
     /// Returns the properties of this kind of store that the election depends on.
@@ -146,9 +148,23 @@ pub fn open(settings: &Settings) -> anyhow::Result<Arc<dyn LeaseAdmin>> {
         StoreSettings::File(file) => Arc::new(file::FileStore::open(file)),
         StoreSettings::Azure(azure) => Arc::new(azure::Azure::open(azure.as_ref().clone())?),
         StoreSettings::Kubernetes(lease) => Arc::new(kubernetes::Kubernetes::open(lease)?),
+        #[cfg(feature = "etcd")]
+        StoreSettings::Etcd(etcd) => Arc::new(etcd::Etcd::open(etcd)?),
+        #[cfg(not(feature = "etcd"))]
+        StoreSettings::Etcd(_) => anyhow::bail!("this build does not have the store etcd:"),
         StoreSettings::Memory => Arc::new(memory::Memory::new()),
     })
 }
+
+/// The kinds of store that this build has.
+pub const KINDS: &[&str] = &[
+    "azure",
+    #[cfg(feature = "etcd")]
+    "etcd",
+    "file",
+    "kubernetes",
+    "memory",
+];
 
 /// Whether a lock exists in its store.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -3,7 +3,6 @@
 //! Files of secrets are not read here, and no credential is tried; the backend does that, again and
 //! again while it runs. No message contains a secret.
 
-use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -12,8 +11,9 @@ use url::{Host, Url};
 use super::endpoint;
 use super::environment::Environment;
 use super::faults::{Fault, Problem, Source, without_secrets};
+use super::secret::{self, SecretSource};
 use super::store_url::DEVELOPMENT_ACCOUNT;
-use super::table::CREDENTIALS;
+use super::table::AZURE_CREDENTIALS;
 
 /// Settings of `azure:`.
 #[derive(Clone, Debug)]
@@ -69,24 +69,6 @@ pub enum AzureCredential {
     AzureCli,
 }
 
-/// The source of a secret.
-#[derive(Clone)]
-pub enum SecretSource {
-    /// The value itself.
-    Value(String),
-    /// A file that holds it, read again when it changes.
-    File(PathBuf),
-}
-
-impl fmt::Debug for SecretSource {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Value(_) => f.write_str("Value(…)"),
-            Self::File(path) => f.debug_tuple("File").field(path).finish(),
-        }
-    }
-}
-
 /// Azurite's key, which Microsoft documents; it is not secret.
 const DEVELOPMENT_KEY: &str =
     "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==";
@@ -138,7 +120,7 @@ pub(super) fn credential(
     let makes: [Make; 3] =
         [AzureCredential::ConnectionString, AzureCredential::Key, AzureCredential::Sas];
     // All are read before one is chosen, so that every fault is reported.
-    let found = CREDENTIALS.map(|name| secret(name, environment, faults));
+    let found = AZURE_CREDENTIALS.map(|name| secret::given(name, environment, faults));
     if let Some(credential) = found.into_iter().zip(makes).find_map(|(it, make)| it.map(make)) {
         return credential;
     }
@@ -162,23 +144,6 @@ pub(super) fn credential(
         return AzureCredential::AzureCli;
     }
     AzureCredential::ManagedIdentity { client_id, assumed: !managed }
-}
-
-fn secret(name: &str, environment: &Environment, faults: &mut Vec<Fault>) -> Option<SecretSource> {
-    let file = format!("{name}_FILE");
-    match (environment.get(name), environment.get(&file)) {
-        (Some(_), Some(_)) => {
-            let problem = Problem::new(
-                format!("is set twice, by {name} and by {file}"),
-                "unset one of the two",
-            );
-            faults.push(Fault::new(name, None, Source::Variable(file), problem));
-            None
-        }
-        (Some(value), None) => Some(SecretSource::Value(value.to_owned())),
-        (None, Some(path)) => Some(SecretSource::File(path.into())),
-        (None, None) => None,
-    }
 }
 
 fn required(name: &str, environment: &Environment, faults: &mut Vec<Fault>) -> String {

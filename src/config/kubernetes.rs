@@ -223,10 +223,16 @@ impl Reader<'_> {
         let no_cluster = "neither store nor route is in Kubernetes";
         let in_azure = matches!(store, Some(StoreUrl::Azure { .. }));
         let no_azure = "the store is not azure:";
+        let in_etcd = matches!(store, Some(StoreUrl::Etcd { .. }));
+        let no_etcd = "the store is not etcd:";
         for (subject, used, why) in [
             ("azure-endpoint", in_azure, no_azure),
             ("azure-blob-prefix", in_azure, no_azure),
             ("azure-insecure-http", in_azure, no_azure),
+            ("store-ca-file", in_etcd, no_etcd),
+            ("store-cert", in_etcd, no_etcd),
+            ("store-key", in_etcd, no_etcd),
+            ("store-insecure", in_etcd, no_etcd),
             ("kube-api", in_cluster, no_cluster),
             ("kube-token-file", in_cluster, no_cluster),
             ("kube-ca-file", in_cluster, no_cluster),

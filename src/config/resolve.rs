@@ -198,6 +198,7 @@ impl Reader<'_> {
         let limits = match store {
             Some(StoreUrl::Azure { .. }) => Limits::Azure,
             Some(StoreUrl::Kubernetes { .. }) => Limits::Kubernetes,
+            Some(StoreUrl::Etcd { .. }) => Limits::Etcd,
             _ => Limits::None,
         };
         let stop = stop_timeout.filter(|_| self.verb == Verb::Exec);
@@ -225,11 +226,19 @@ impl Reader<'_> {
         let insecure = self.one("azure-insecure-http", values::switch).unwrap_or(true);
         let endpoint = self.optional("azure-endpoint", |it| azure::endpoint(it, insecure));
         let prefix = self.optional("azure-blob-prefix", values::blob_prefix);
+        let members = match &url {
+            Some(Some(StoreUrl::Etcd { addresses, .. })) => Some(addresses.as_slice()),
+            _ => None,
+        };
+        let tls = self.store_tls(members);
         match url? {
             None => self.default_store(election),
             Some(StoreUrl::Kubernetes { namespace, name }) => {
                 self.lease(cluster, namespace, name, request_timeout).map(StoreSettings::Kubernetes)
             }
+            Some(StoreUrl::Etcd { addresses, prefix }) => self
+                .etcd(&addresses, prefix, election, tls, request_timeout)
+                .map(StoreSettings::Etcd),
             Some(StoreUrl::Memory) => Some(StoreSettings::Memory),
             Some(StoreUrl::File(directory)) => Some(file(directory, false, election?)),
             Some(StoreUrl::Azure { account, container }) => {
@@ -262,7 +271,7 @@ impl Reader<'_> {
                  own",
                 format!(
                     "set a store that all pods share: --store kubernetes:{} for a Lease in the \
-                     pod's namespace, azure://ACCOUNT/CONTAINER; or file:///DIRECTORY if that is \
+                     pod's namespace, azure://ACCOUNT/CONTAINER, etcd://HOST:PORT/PREFIX; or file:///DIRECTORY if that is \
                      intended",
                     election.filter(|it| *it != "default").unwrap_or("orders"),
                 ),

@@ -8,6 +8,7 @@ use std::time::Duration;
 use super::admin::Admin;
 use super::azure::{AzureCredential, AzureSettings};
 use super::duration;
+use super::etcd::EtcdSettings;
 use super::health::{Health, Probe};
 use super::hooks::{Hook, Hooks};
 use super::kubernetes::{KubePublishing, KubernetesSettings, Route};
@@ -148,6 +149,8 @@ pub enum StoreSettings {
     Azure(Box<AzureSettings>),
     /// A Lease in Kubernetes.
     Kubernetes(KubernetesSettings),
+    /// A key in etcd.
+    Etcd(EtcdSettings),
     /// The memory of this process.
     Memory,
 }
@@ -161,7 +164,7 @@ impl StoreSettings {
                 let whose = if *is_private { "this user's processes" } else { "processes" };
                 format!("{whose} on this host that use {}", directory.display())
             }
-            Self::Azure(_) | Self::Kubernetes(_) => {
+            Self::Azure(_) | Self::Kubernetes(_) | Self::Etcd(_) => {
                 format!("instances on any host that use {self}")
             }
             Self::Memory => "no other process: the lease is in the memory of this one".to_owned(),
@@ -176,6 +179,10 @@ impl fmt::Display for StoreSettings {
             Self::File(it) => StoreUrl::File(it.directory.clone()).fmt(f),
             Self::Azure(it) => write!(f, "azure://{}/{}/{}", it.account, it.container, it.blob),
             Self::Kubernetes(it) => write!(f, "kubernetes:{}/{}", it.namespace, it.name),
+            Self::Etcd(it) => {
+                let members: Vec<_> = it.members.iter().map(|it| it.authority()).collect();
+                write!(f, "etcd://{}/{}/{}", members.join(","), it.prefix, it.election)
+            }
             Self::Memory => StoreUrl::Memory.fmt(f),
         }
     }

@@ -7,6 +7,10 @@ use std::path::{Component, PathBuf};
 use super::faults::Problem;
 use super::kubernetes_names as names;
 
+mod etcd;
+
+pub(super) use etcd::Address;
+
 /// The default account of Azurite.
 pub(super) const DEVELOPMENT_ACCOUNT: &str = "devstoreaccount1";
 
@@ -29,6 +33,13 @@ pub(super) enum StoreUrl {
         /// The Lease.
         name: String,
     },
+    /// `etcd://HOST:PORT[,HOST:PORT…]/PREFIX`.
+    Etcd {
+        /// The addresses of members, each with its port.
+        addresses: Vec<Address>,
+        /// The prefix of the keys, without a slash at either end.
+        prefix: String,
+    },
     /// `memory:`.
     Memory,
 }
@@ -45,17 +56,24 @@ impl fmt::Display for StoreUrl {
                 write!(f, "kubernetes:{namespace}/{name}")
             }
             Self::Kubernetes { namespace: None, name } => write!(f, "kubernetes:{name}"),
+            Self::Etcd { addresses, prefix } => {
+                let addresses: Vec<_> = addresses.iter().map(ToString::to_string).collect();
+                write!(f, "etcd://{}/{prefix}", addresses.join(","))
+            }
             Self::Memory => f.write_str("memory:"),
         }
     }
 }
 
 /// The forms of a store URL, for remedies.
-const KINDS: &str =
-    "file:///DIRECTORY, azure://ACCOUNT/CONTAINER, kubernetes:[NAMESPACE/]NAME or memory:";
+const KINDS: &str = "file:///DIRECTORY, azure://ACCOUNT/CONTAINER, kubernetes:[NAMESPACE/]NAME, \
+                     etcd://HOST:PORT/PREFIX or memory:";
 
 /// Schemes of planned stores, to tell an unsupported store from a misspelling.
-const PLANNED: [&str; 6] = ["etcd", "zookeeper", "mongodb", "redis", "postgres", "s3"];
+const PLANNED: [&str; 5] = ["zookeeper", "mongodb", "redis", "postgres", "s3"];
+
+/// Whether this build has the store `etcd:`.
+const HAS_ETCD: bool = cfg!(feature = "etcd");
 
 /// Parses a store URL.
 ///
@@ -74,10 +92,23 @@ pub(super) fn parse(text: &str) -> Result<StoreUrl, Problem> {
         "file" => file(text, rest),
         "azure" => azure(rest),
         "kubernetes" => kubernetes(rest),
+        "etcd" if HAS_ETCD => etcd::parse(rest),
+        "etcd" => Err(absent(scheme)),
         "memory" if rest.is_empty() => Ok(StoreUrl::Memory),
         "memory" => Err(Problem::new("has text after memory:", "write memory: alone")),
         _ => Err(unsupported(scheme, rest)),
     }
+}
+
+/// Returns the fault of a store that this build does not have.
+fn absent(scheme: &str) -> Problem {
+    Problem::new(
+        format!("names the store {scheme}:, which this build of Tenure does not have"),
+        format!(
+            "use a released binary or image, or build with the cargo feature {scheme}; \
+             `tenure --version` lists the stores of a build"
+        ),
+    )
 }
 
 fn unsupported(scheme: &str, rest: &str) -> Problem {
@@ -99,7 +130,7 @@ fn unsupported(scheme: &str, rest: &str) -> Problem {
     let near = |it: &&str| strsim::damerau_levenshtein(&scheme, it) <= 2;
     let kind = match scheme.as_str() {
         "k8s" | "kube" => Some("kubernetes"),
-        _ => ["file", "azure", "kubernetes", "memory"].into_iter().find(near),
+        _ => ["file", "azure", "kubernetes", "etcd", "memory"].into_iter().find(near),
     };
     // Text with other characters may contain a secret.
     let is_plain = |it: char| it.is_ascii_alphanumeric() || "-./".contains(it);
@@ -275,7 +306,7 @@ mod tests {
             ("azure://acct/a--b", "\"a--b\"", "single dashes"),
             ("azure://acct.blob.core.windows.net/box", "by its host", "azure://acct/box"),
             ("https://acct.blob.core.windows.net/box", "the URL of", "azure://acct/CONTAINER"),
-            ("etcd://host", "does not support", "memory:"),
+            ("redis://host", "does not support", "memory:"),
             ("kubernetes:", "empty name", "kubernetes:NAME"),
             ("kubernetes:a/", "empty name", "kubernetes:NAME"),
             ("kubernetes:/a", "empty namespace", "kubernetes:NAME"),
@@ -308,7 +339,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_text_panics(text in "(file|azure|kubernetes|memory|x)?:?/{0,3}.{0,40}") {
+        fn no_text_panics(text in "(file|azure|kubernetes|etcd|memory|x)?:?/{0,3}.{0,40}") {
             let _ = parse(&text);
         }
 

@@ -33,10 +33,16 @@ pub fn nearest<'a>(misspelt: &str, names: impl IntoIterator<Item = &'a str>) -> 
 /// The setting that names the settings file.
 pub(super) const CONFIG: &str = "config";
 
-/// The variables of credentials, in the order of preference. A credential is never a flag or a key;
-/// the variable with `_FILE` at its end names a file that holds it.
-pub const CREDENTIALS: [&str; 3] =
+/// The variables of credentials for Azure, in the order of preference.
+pub(super) const AZURE_CREDENTIALS: [&str; 3] =
     ["AZURE_STORAGE_CONNECTION_STRING", "AZURE_STORAGE_KEY", "AZURE_STORAGE_SAS_TOKEN"];
+
+/// The variables of the user and its password in etcd.
+pub(super) const ETCD_CREDENTIALS: [&str; 2] = ["ETCD_USERNAME", "ETCD_PASSWORD"];
+
+/// The variables of the credentials of all stores. A credential is never a flag or a key; the variable
+/// with `_FILE` at its end names a file that holds it.
+pub const CREDENTIALS: [&[&str]; 2] = [&AZURE_CREDENTIALS, &ETCD_CREDENTIALS];
 
 // What the settings of one heading have in common.
 const ELECTION: Setting = Setting {
@@ -96,7 +102,34 @@ pub const SETTINGS: &[Setting] = &[
         kind: Kind::Text("URL", "^[a-z][a-z0-9]*:"),
         otherwise: "`file:` in `/run/tenure`, else in `/var/tmp/tenure-UID`; in Kubernetes none: it must be named",
         help: "Where the lease is kept: `file:///DIRECTORY`, `azure://ACCOUNT/CONTAINER`, \
-               `kubernetes:[NAMESPACE/]NAME` or `memory:`",
+               `kubernetes:[NAMESPACE/]NAME`, `etcd://HOST:PORT[,HOST:PORT]/PREFIX` or `memory:`",
+        ..STORE
+    },
+    Setting {
+        name: "store-ca-file",
+        kind: Kind::Path,
+        otherwise: "those of the system",
+        help: "File with the CA certificates that authenticate the servers of `etcd:`, read again when \
+               it changes; on loopback it asks for TLS",
+        ..STORE
+    },
+    Setting {
+        name: "store-cert",
+        kind: Kind::Path,
+        help: "File with the certificate that this instance presents to the servers of `etcd:`, \
+               followed by the intermediate ones, read again when it changes; on loopback it asks for TLS",
+        ..STORE
+    },
+    Setting {
+        name: "store-key",
+        kind: Kind::Path,
+        help: "File with the private key of `store-cert`, read again when it changes",
+        ..STORE
+    },
+    Setting {
+        name: "store-insecure",
+        default: Some("false"),
+        help: "Allow connections without TLS to servers of `etcd:` on other machines",
         ..STORE
     },
     Setting {

@@ -39,6 +39,8 @@ pub(super) enum Limits {
     Azure,
     /// Whole seconds.
     Kubernetes,
+    /// Whole seconds from 2.
+    Etcd,
 }
 
 /// A rule that the timings break.
@@ -72,7 +74,7 @@ pub(super) fn check(timings: &Timings, limits: Limits, stop: Option<Duration>) -
     let of_store = match limits {
         Limits::None => None,
         Limits::Azure => azure(timings, stop),
-        Limits::Kubernetes => kubernetes(timings, stop),
+        Limits::Kubernetes | Limits::Etcd => whole_seconds(timings, limits, stop),
     };
     all.extend(of_store.map(|it| broken("lease-duration", &[], it)));
     if let Some((name, problem)) = renewals(timings, limits, stop) {
@@ -169,7 +171,7 @@ fn margin(timings: &Timings, limits: Limits, stop: Option<Duration>) -> Option<P
         let lease = shortest_lease(timings.renew_deadline, limits);
         let or = match limits {
             Limits::Azure if lease > AZURE.1 => String::new(),
-            Limits::Azure | Limits::Kubernetes | Limits::None => {
+            Limits::Azure | Limits::Kubernetes | Limits::Etcd | Limits::None => {
                 format!(", or lease-duration to at least {}", format(lease))
             }
         };
@@ -180,19 +182,33 @@ fn margin(timings: &Timings, limits: Limits, stop: Option<Duration>) -> Option<P
     Some(Problem::new(problem, remedy))
 }
 
-/// Checks that `leaseDurationSeconds` would be a whole number above zero.
-fn kubernetes(timings: &Timings, stop: Option<Duration>) -> Option<Problem> {
+/// Checks the lease-duration for a store that counts whole seconds from a minimum.
+fn whole_seconds(timings: &Timings, limits: Limits, stop: Option<Duration>) -> Option<Problem> {
     let lease = timings.lease_duration;
-    let shortest = Duration::from_secs(1);
+    let (shortest, whose) = (
+        shortest(limits),
+        match limits {
+            Limits::Etcd => "a lease in etcd",
+            _ => "a Lease in Kubernetes",
+        },
+    );
     let problem = if lease < shortest {
-        "is shorter than 1s, the minimum of a Lease in Kubernetes"
+        format!("is shorter than {}, the minimum of {whose}", format(shortest))
     } else if lease.subsec_nanos() > 0 {
-        "is not a whole number of seconds, which a Lease in Kubernetes requires"
+        format!("is not a whole number of seconds, which {whose} requires")
     } else {
         return None;
     };
     let down = Duration::from_secs(lease.as_secs()).max(shortest);
-    Some(Problem::new(problem, nearest(timings, [down, down + shortest], Limits::Kubernetes, stop)))
+    let second = Duration::from_secs(1);
+    Some(Problem::new(problem, nearest(timings, [down, down + second], limits, stop)))
+}
+
+/// Returns the shortest lease of a store that counts whole seconds. That of etcd is half as long again
+/// as its election timeout, rounded up; with its default that is this long, and a server with a longer
+/// one grants more than it is asked for.
+fn shortest(limits: Limits) -> Duration {
+    Duration::from_secs(if limits == Limits::Etcd { 2 } else { 1 })
 }
 
 fn azure(timings: &Timings, stop: Option<Duration>) -> Option<Problem> {
@@ -247,7 +263,9 @@ fn shortest_lease(deadline: Duration, limits: Limits) -> Duration {
 fn proposal(timings: &Timings, limits: Limits, stop: Option<Duration>) -> String {
     let lease = match limits {
         Limits::None => timings.lease_duration.max(SHORTEST * 100),
-        Limits::Kubernetes => Duration::from_secs(timings.lease_duration.as_secs().max(1)),
+        Limits::Kubernetes | Limits::Etcd => {
+            Duration::from_secs(timings.lease_duration.as_secs()).max(shortest(limits))
+        }
         Limits::Azure => {
             Duration::from_secs(timings.lease_duration.clamp(AZURE.0, AZURE.1).as_secs())
         }

@@ -47,7 +47,13 @@ impl Reader<'_> {
         }
     }
 
-    fn incomplete<T>(&mut self, given: &'static str, missing: &str, what: &str) -> Option<T> {
+    /// Records that one of two files that belong together is set alone.
+    pub(super) fn incomplete<T>(
+        &mut self,
+        given: &'static str,
+        missing: &str,
+        what: &str,
+    ) -> Option<T> {
         let problem = Problem::new(
             format!("is set, but {missing} is not{}", self.sources(&[missing])),
             format!("set --{missing} to the file with {what}, or remove {given}"),

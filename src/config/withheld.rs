@@ -26,7 +26,8 @@ impl Withheld {
             return Self(changes);
         }
         let settings = SETTINGS.iter().filter(|it| may_hold_secret(it)).map(Setting::variable);
-        let secrets = CREDENTIALS.iter().chain(&IDENTITY).map(|it| (*it).to_owned());
+        let secrets =
+            CREDENTIALS.iter().copied().flatten().chain(&IDENTITY).map(|it| (*it).to_owned());
         changes.extend(secrets.chain(settings).map(|it| (it, None)));
         for name in PROXIES {
             let without = environment.get(name).map(without_user);
@@ -67,7 +68,9 @@ fn without_user(url: &str) -> String {
 mod tests {
     use super::*;
 
-    const SECRETS: [(&str, &str); 7] = [
+    const SECRETS: [(&str, &str); 9] = [
+        ("ETCD_USERNAME", "hidden"),
+        ("ETCD_PASSWORD", "hidden"),
         ("AZURE_STORAGE_CONNECTION_STRING", "AccountKey=hidden"),
         ("AZURE_STORAGE_KEY", "hidden"),
         ("AZURE_STORAGE_SAS_TOKEN", "sig=hidden"),

@@ -27,3 +27,75 @@ pub enum Verdict {
     /// Not checked, because of an earlier finding.
     Skipped,
 }
+
+/// The findings of a store so far.
+pub(super) struct Findings {
+    /// All subjects, in order; those not reached are reported as skipped.
+    subjects: &'static [&'static str],
+    found: Vec<Finding>,
+}
+
+impl Findings {
+    /// Begins a report on these subjects, in this order.
+    pub(super) fn new(subjects: &'static [&'static str]) -> Self {
+        Self { subjects, found: Vec::new() }
+    }
+
+    fn add(
+        &mut self,
+        subject: &'static str,
+        verdict: Verdict,
+        detail: impl Into<String>,
+        remedy: Option<&str>,
+    ) {
+        let remedy = remedy.map(str::to_owned);
+        self.found.push(Finding {
+            subject: subject.into(),
+            verdict,
+            detail: detail.into(),
+            remedy,
+        });
+    }
+
+    /// Adds a finding that is as it should be.
+    pub(super) fn passed(&mut self, subject: &'static str, detail: impl Into<String>) {
+        self.add(subject, Verdict::Passed, detail, None);
+    }
+
+    /// Adds a finding that does not work.
+    pub(super) fn failed(
+        &mut self,
+        subject: &'static str,
+        detail: impl Into<String>,
+        remedy: &str,
+    ) {
+        self.add(subject, Verdict::Failed, detail, Some(remedy));
+    }
+
+    /// Adds a finding that works, but may fail later.
+    pub(super) fn warning(
+        &mut self,
+        subject: &'static str,
+        detail: impl Into<String>,
+        remedy: &str,
+    ) {
+        self.add(subject, Verdict::Warning, detail, Some(remedy));
+    }
+
+    /// Sorts the findings, and adds those that were skipped.
+    pub(super) fn finish(self) -> Vec<Finding> {
+        let mut findings = self.found;
+        for subject in self.subjects {
+            if !findings.iter().any(|it| it.subject == *subject) {
+                findings.push(Finding {
+                    subject: (*subject).into(),
+                    verdict: Verdict::Skipped,
+                    detail: "skipped because of an earlier error".to_owned(),
+                    remedy: None,
+                });
+            }
+        }
+        findings.sort_by_key(|it| self.subjects.iter().position(|subject| it.subject == *subject));
+        findings
+    }
+}

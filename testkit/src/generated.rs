@@ -109,7 +109,12 @@ fn permissions() -> String {
 const IN_CHARTS: &[(&str, &str, &str, &str)] = &[
     ("election", "null", "", "Null: NAME, see `fullnameOverride`"),
     ("advertise", "", "", "For example `$(POD_IP):8080`; the chart brackets `$(POD_IP)`"),
-    ("store", "", "^(kubernetes|azure|[a-z][a-z0-9]*:.*)$", "Null: the value `store` of the chart"),
+    (
+        "store",
+        "",
+        "^(kubernetes|azure|etcd|[a-z][a-z0-9]*:.*)$",
+        "Null: the value `store` of the chart",
+    ),
     ("azure-blob-prefix", "", "^[A-Za-z0-9._/-]*$", BLOB_PREFIX),
     ("kube-route", "", "", "Set by `routing.mode`; other values are rejected"),
     ("kube-service", "", "", NAME_OF_SERVICE),

@@ -6,3 +6,4 @@ pub mod file_child;
 pub mod process;
 pub mod service;
 pub mod sidecar;
+pub mod tool;

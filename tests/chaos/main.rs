@@ -6,6 +6,7 @@
 mod cut;
 mod disk;
 mod dns_tls;
+mod etcd;
 mod listener;
 mod log;
 mod network;

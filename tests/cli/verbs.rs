@@ -119,7 +119,9 @@ fn usage_errors_exit_with_2_and_help_with_0() {
     assert_eq!(run_verb(&["check", "--url", "http://x", "--file", "x"], &[]).code, 2);
     assert_eq!(run_verb(&["doctor", "--yes"], &[]).code, 2, "--yes is for --create");
     assert_eq!(run_verb(&["--help"], &[]).code, 0);
-    assert_eq!(run_verb(&["--version"], &[]).code, 0);
+    let version = run_verb(&["--version"], &[]);
+    assert_eq!(version.code, 0);
+    assert!(version.out.contains("\nstores: azure, etcd, file,"), "{}", version.out);
 }
 
 #[test]

@@ -33,14 +33,15 @@ fn runs(page: &str) {
     let blocks = blocks(page);
     assert!(!blocks.is_empty(), "{page} shows no commands");
     for block in blocks {
-        run(&block);
+        run(&block, &[]);
     }
 }
 
-/// Runs a block, each line of which must succeed.
-fn run(block: &str) {
+/// Runs a block, in which some words are others, and each line of which must succeed.
+fn run(block: &str, others: &[(&str, &str)]) {
     let directory = tempfile::tempdir().unwrap();
     let [status, service, remote] = [(); 3].map(|()| testkit::ports::free_port());
+    let block = others.iter().fold(block.to_owned(), |it, (from, to)| it.replace(from, to));
     let script = block
         .replace("127.0.0.1:4040", &format!("127.0.0.1:{status}"))
         .replace("8080", &service.to_string())
@@ -95,4 +96,16 @@ fn the_commands_of_the_page_on_the_status_work_as_described() {
 #[test]
 fn the_commands_of_the_page_on_tls_work_as_described() {
     runs("tls.md");
+}
+
+#[test]
+fn the_commands_of_the_page_on_etcd_work_as_described() {
+    let etcd = testkit::etcd::server::EtcdServer::start();
+    let address = format!("127.0.0.1:{}", etcd.members[0].port);
+    let blocks = blocks("stores/etcd.md");
+    assert_eq!(blocks.len(), 2);
+    for block in blocks {
+        let block = block.replace("etcdctl ", &format!("etcdctl --endpoints={address} "));
+        run(&block, &[("127.0.0.1:2379", &address)]);
+    }
 }

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use manifests::{assert_valid, helm, place, text, try_render};
 use tenure::config::{Kind, SETTINGS, Verb};
-use values::{azure, port, with};
+use values::{azure, etcd, port, with};
 
 fn refusal(values: &Value) -> String {
     match try_render(values) {
@@ -24,6 +24,7 @@ fn refusal(values: &Value) -> String {
 fn guarded() -> Vec<(Value, &'static str)> {
     [
         of_the_store(),
+        of_etcd(),
         of_the_route(),
         of_the_previous_mode(),
         of_the_listener(),
@@ -91,6 +92,33 @@ fn of_the_store() -> Vec<(Value, &'static str)> {
         (
             json!({"election": {"identity": "web"}}),
             "election.identity is web for each of the 2 replicas: leave it empty",
+        ),
+    ]
+}
+
+fn of_etcd() -> Vec<(Value, &'static str)> {
+    vec![
+        (
+            with(etcd(), json!({"etcd": {"endpoints": []}})),
+            "etcd.endpoints is empty, and store is etcd: set it to the addresses of the members",
+        ),
+        (
+            with(etcd(), json!({"etcd": {"tlsSecret": ""}})),
+            "etcd.clientCertificate is true, and etcd.tlsSecret is empty: set it to the Secret",
+        ),
+        (
+            with(etcd(), json!({"election": {"storeCaFile": "/ca.crt"}})),
+            "etcd.tlsSecret is orders-etcd-tls, and election.storeCaFile, storeCert or storeKey is \
+             set: set only one of them",
+        ),
+        (
+            with(
+                etcd(),
+                json!({"election": {"leaseDuration": "1s", "renewDeadline": "800ms",
+                    "retryPeriod": "200ms", "requestTimeout": "200ms"}}),
+            ),
+            "election.leaseDuration is 1s, but etcd grants no lease shorter than 2s: set it to at \
+             least 2s",
         ),
     ]
 }
@@ -365,7 +393,7 @@ fn of_the_labels_and_variables() -> Vec<(Value, &'static str)> {
         (
             json!({"sidecar": {"env": [{"name": "TENURE_LOG_LEVEL", "value": "debug"}]}}),
             "sidecar.env has TENURE_LOG_LEVEL, which the chart sets: remove it, and set the value \
-             under election or azure",
+             under election, azure or etcd",
         ),
         (
             json!({"sidecar": {"env": [{"name": "POD_NAME", "value": "x"}]}}),

@@ -108,6 +108,23 @@ fn the_whole_example_is_valid_restricted_and_has_the_rights_for_its_lease() {
 }
 
 #[test]
+fn the_example_on_etcd_has_its_secrets_and_needs_no_rights() {
+    let built = build("deploy/examples/worker-on-etcd");
+    assert_valid(&built.text);
+    assert_restricted(built.pods()[0]);
+    assert!(built.each("Role").is_empty() && built.each("RoleBinding").is_empty());
+    let data = &settings(&built)["data"];
+    assert!(data["TENURE_STORE"].as_str().unwrap().starts_with("etcd://etcd-0.etcd:2379,"));
+    let sidecar = built.container("tenure");
+    let secret = json!({"secretRef": {"name": "worker-etcd"}});
+    assert!(sidecar["envFrom"].as_array().unwrap().contains(&secret), "{sidecar}");
+    let file = data["TENURE_STORE_CA_FILE"].as_str().unwrap();
+    let mounts = sidecar["volumeMounts"].as_array().unwrap();
+    let mount = mounts.iter().find(|it| it["name"] == "store-tls").unwrap();
+    assert_eq!(file.strip_suffix("/ca.crt"), mount["mountPath"].as_str());
+}
+
+#[test]
 fn the_component_adds_the_sidecar_that_the_chart_renders() {
     let built = build("deploy/examples/singleton-worker");
     let (ours, charts) = (built.container("tenure").clone(), render(&json!({})));

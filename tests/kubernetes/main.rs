@@ -5,6 +5,7 @@
 
 mod charts;
 mod charts_around;
+mod charts_etcd;
 mod charts_guards;
 mod charts_made;
 mod charts_moved;

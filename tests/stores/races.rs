@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use testkit::races::courses::{AzuriteCourse, Course, FileCourse, MemoryCourse, TableCourse};
+use testkit::races::courses::{
+    AzuriteCourse, Course, EtcdCourse, FileCourse, MemoryCourse, TableCourse,
+};
 use testkit::races::run::{Plan, run};
 
 async fn races(course: impl Course + 'static) {
@@ -34,4 +36,9 @@ async fn races_on_azure_by_the_tables_are_linearizable() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn races_on_azurite_are_linearizable() {
     races(AzuriteCourse::start()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn races_on_etcd_are_linearizable() {
+    races(EtcdCourse::start()).await;
 }

@@ -23,6 +23,7 @@ env:
   {{- toYaml . | nindent 2 }}
   {{- end }}
 {{- $secret := and (eq (include "tenure.storeKind" .) "azure") .Values.azure.credentialsSecret }}
+{{- if eq (include "tenure.storeKind" .) "etcd" }}{{ $secret = .Values.etcd.credentialsSecret }}{{ end }}
 {{- if or $secret .Values.sidecar.envFrom }}
 envFrom:
   {{- if $secret }}
@@ -185,6 +186,7 @@ it removes a key. OpenShift assigns the user and rejects a fixed one.
 - name: tenure-run
   mountPath: /run/tenure
 {{- include "tenure.tlsMount" . }}
+{{- include "tenure.storeTlsMount" . }}
 {{- if include "tenure.needsApi" . }}
 - name: tenure-api
   mountPath: /var/run/secrets/kubernetes.io/serviceaccount
@@ -198,6 +200,23 @@ it removes a key. OpenShift assigns the user and rejects a fixed one.
   # Not a part of it, so that the kubelet replaces the files when the Secret changes.
   mountPath: /run/tenure-tls
   readOnly: true
+{{- end }}
+{{- end -}}
+
+{{- define "tenure.storeTlsMount" -}}
+{{- if include "tenure.storeTlsVolume" . }}
+- name: tenure-store-tls
+  mountPath: /run/tenure-store-tls
+  readOnly: true
+{{- end }}
+{{- end -}}
+
+{{- define "tenure.storeTlsVolume" -}}
+{{- if eq (include "tenure.storeKind" .) "etcd" }}
+{{- with .Values.etcd.tlsSecret }}
+- name: tenure-store-tls
+  secret: {secretName: {{ . | quote }}}
+{{- end }}
 {{- end }}
 {{- end -}}
 
@@ -217,6 +236,7 @@ automountServiceAccountToken: false, so that your container cannot use the sidec
   # In memory, so that a full disk on the node does not affect status files.
   emptyDir: {medium: Memory, sizeLimit: 1Mi}
 {{- include "tenure.tlsVolume" . }}
+{{- include "tenure.storeTlsVolume" . }}
 {{- if include "tenure.needsApi" . }}
 - name: tenure-api
   projected:

@@ -14,6 +14,15 @@
 {{- if and (eq $kind "azure") (not (or (include "tenure.workloadIdentity" .) .Values.azure.credentialsSecret .Values.azure.managedIdentity)) -}}
   {{- fail "azure.clientId is empty, and no other Azure sign-in is configured: set it to the client id of the workload identity, or azure.workloadIdentity=true if the ServiceAccount is annotated with one, or azure.credentialsSecret to a Secret, or azure.managedIdentity=true to use the node's identity" -}}
 {{- end -}}
+{{- if and (eq ($e.store | default .Values.store) "etcd") (not .Values.etcd.endpoints) -}}
+  {{- fail "etcd.endpoints is empty, and store is etcd: set it to the addresses of the members, such as etcd-0.etcd:2379" -}}
+{{- end -}}
+{{- if and .Values.etcd.clientCertificate (not .Values.etcd.tlsSecret) -}}
+  {{- fail "etcd.clientCertificate is true, and etcd.tlsSecret is empty: set it to the Secret with tls.crt and tls.key" -}}
+{{- end -}}
+{{- if and .Values.etcd.tlsSecret (or $e.storeCaFile $e.storeCert $e.storeKey) -}}
+  {{- fail (printf "etcd.tlsSecret is %s, and election.storeCaFile, storeCert or storeKey is set: set only one of them" .Values.etcd.tlsSecret) -}}
+{{- end -}}
 {{- if and $e.kubeRoute (ne $e.kubeRoute .Values.routing.mode) -}}
   {{- fail (printf "election.kubeRoute is %s and routing.mode %s: leave election.kubeRoute empty and set routing.mode=%s, which brings the rights and the Service too" $e.kubeRoute .Values.routing.mode $e.kubeRoute) -}}
 {{- end -}}
@@ -47,7 +56,7 @@
 {{- range include "tenure.env" . | fromYamlArray -}}{{- $own = append $own .name -}}{{- end -}}
 {{- range .Values.sidecar.env -}}
   {{- if has .name $own -}}
-    {{- fail (printf "sidecar.env has %s, which the chart sets: remove it, and set the value under election or azure" .name) -}}
+    {{- fail (printf "sidecar.env has %s, which the chart sets: remove it, and set the value under election, azure or etcd" .name) -}}
   {{- end -}}
 {{- end -}}
 {{- include "tenure.guards.tls" . -}}
@@ -87,11 +96,14 @@
 {{- if lt (sub $lease $deadline) $margin -}}
   {{- fail (printf "election.renewDeadline is %s, which leaves less than %vms until the end of election.leaseDuration, %s: lower it to at most %vms, or raise election.leaseDuration" $e.renewDeadline $margin $e.leaseDuration (sub $lease $margin)) -}}
 {{- end -}}
-{{- if and (has $kind (list "azure" "kubernetes")) (ne (mod $lease 1000) 0) -}}
+{{- if and (has $kind (list "azure" "etcd" "kubernetes")) (ne (mod $lease 1000) 0) -}}
   {{- fail (printf "election.leaseDuration is %s, but the store %s accepts only whole seconds: set it to %vs" $e.leaseDuration $kind (div (add $lease 999) 1000)) -}}
 {{- end -}}
 {{- if and (eq $kind "azure") (or (lt $lease 15000) (gt $lease 60000)) -}}
   {{- fail (printf "election.leaseDuration is %s, but Azure accepts 15s to 60s: set it within this range" $e.leaseDuration) -}}
+{{- end -}}
+{{- if and (eq $kind "etcd") (lt $lease 2000) -}}
+  {{- fail (printf "election.leaseDuration is %s, but etcd grants no lease shorter than 2s: set it to at least 2s" $e.leaseDuration) -}}
 {{- end -}}
 {{- if and $e.health (gt (include "tenure.milliseconds" $e.healthTimeout | int64) (include "tenure.milliseconds" $e.healthInterval | int64)) -}}
   {{- fail (printf "election.healthTimeout is %s, longer than election.healthInterval, %s: lower it" $e.healthTimeout $e.healthInterval) -}}

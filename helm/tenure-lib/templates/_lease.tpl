@@ -15,6 +15,9 @@ kubernetes:{{ include "tenure.leaseNamespace" . }}/{{ include "tenure.leaseName"
 {{- else if eq $kind "azure" -}}
 {{ compact (list $url (trimSuffix "/" $settings.azureBlobPrefix) $settings.election) | join "/" }}
 {{- with $settings.azureEndpoint }} at {{ . }}{{ end -}}
+{{- else if eq $kind "etcd" -}}
+{{- /* The other members may change. */ -}}
+{{ regexReplaceAll "^(etcd://[^,/]*),[^/]*" $url "${1}" }}/{{ $settings.election }}
 {{- else -}}
 {{ $url }}/{{ $settings.election }}
 {{- end -}}

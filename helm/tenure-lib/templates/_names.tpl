@@ -78,6 +78,8 @@ the other one behind the Service. Takes (dict "context" . "mode" MODE).
 kubernetes:{{ include "tenure.fullname" . }}
 {{- else if eq $store "azure" -}}
 azure://{{ .Values.azure.storageAccount }}/{{ .Values.azure.container }}
+{{- else if eq $store "etcd" -}}
+etcd://{{ join "," .Values.etcd.endpoints }}/{{ .Values.etcd.prefix | default (printf "tenure/%s" .Release.Namespace) }}
 {{- else -}}
 {{ $store }}
 {{- end -}}

@@ -17,6 +17,13 @@
 {{- $_ := set $it "tlsClientCa" (printf "/run/tenure-tls/%s" $.Values.tls.caKey) -}}
 {{- end -}}
 {{- end -}}
+{{- if and (eq (include "tenure.storeKind" .) "etcd") .Values.etcd.tlsSecret -}}
+{{- $_ := set $it "storeCaFile" (printf "/run/tenure-store-tls/%s" .Values.etcd.caKey) -}}
+{{- if .Values.etcd.clientCertificate -}}
+{{- $_ := set $it "storeCert" "/run/tenure-store-tls/tls.crt" -}}
+{{- $_ := set $it "storeKey" "/run/tenure-store-tls/tls.key" -}}
+{{- end -}}
+{{- end -}}
 {{- if and (include "tenure.hasTls" .) (not (include "tenure.loopbackPort" .)) -}}
 {{- $_ := set $it "listen" (append $it.listen (printf "127.0.0.1:%s" (include "tenure.localPort" .))) -}}
 {{- end -}}

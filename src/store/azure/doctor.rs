@@ -20,13 +20,14 @@ use uuid::Uuid;
 use super::access::Access;
 use super::errors::{Op, is_missing};
 use super::findings::{
-    BLOB, CONNECTION, CONTAINER, Findings, LEASE, METADATA, NAMES, SIGN_IN, SKEW, TIER, TIMINGS,
+    BLOB, CONNECTION, CONTAINER, LEASE, METADATA, NAMES, SIGN_IN, SKEW, SUBJECTS, TIER, TIMINGS,
 };
 use super::transport::is_loopback;
 use super::{Azure, date, header, record};
 use crate::clock::{self, Moment};
 use crate::lease::{LeaseId, Record, StoreError};
 use crate::store::Finding;
+use crate::store::finding::Findings;
 
 /// The longest time that one step may take; longer than any sensible request-timeout, to tell a
 /// slow account from a dead one.
@@ -37,7 +38,7 @@ const TIMED: usize = 5;
 
 /// Runs all checks, as far as it gets.
 pub(super) async fn examine(store: &Azure) -> Vec<Finding> {
-    let mut findings = Findings::default();
+    let mut findings = Findings::new(&SUBJECTS);
     let access = patiently(store.credential.first_access()).await;
     let endpoint = match &access {
         Some(Ok(access)) => access.endpoint.clone(),

@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
-use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
+use rcgen::{
+    BasicConstraints, CertificateParams, DistinguishedName, DnType, IsCa, Issuer, KeyPair,
+};
 use tokio::io::copy_bidirectional;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::oneshot;
@@ -49,7 +51,17 @@ impl Authority {
 
     /// Like [`sign`](Self::sign); returns the certificate and its key as PEM.
     pub fn sign_pem(&self, name: &str, until: i32) -> (String, String) {
+        self.signed(CertificateParams::new([name.to_owned()]).expect("a name"), until)
+    }
+
+    /// Like [`sign_pem`](Self::sign_pem), without a common name.
+    pub fn sign_pem_nameless(&self, name: &str, until: i32) -> (String, String) {
         let mut it = CertificateParams::new([name.to_owned()]).expect("a name");
+        it.distinguished_name = DistinguishedName::new();
+        self.signed(it, until)
+    }
+
+    fn signed(&self, mut it: CertificateParams, until: i32) -> (String, String) {
         it.not_after = rcgen::date_time_ymd(until, 12, 31);
         let key = KeyPair::generate().expect("a key");
         let certificate = it.signed_by(&key, &self.issuer).expect("signed");

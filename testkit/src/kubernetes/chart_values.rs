@@ -24,6 +24,19 @@ pub fn azure() -> Value {
     })
 }
 
+/// Returns values for a lease in etcd, with a password, TLS and a client certificate.
+pub fn etcd() -> Value {
+    json!({
+        "store": "etcd",
+        "etcd": {
+            "endpoints": ["etcd-0.etcd:2379", "etcd-1.etcd:2380"],
+            "credentialsSecret": "orders-etcd",
+            "tlsSecret": "orders-etcd-tls",
+            "clientCertificate": true,
+        },
+    })
+}
+
 /// Returns values that enable everything that is off by default.
 pub fn everything() -> Value {
     json!({

@@ -2,13 +2,10 @@
 //! and on request kube-controller-manager, kube-scheduler and kwok, which simulates Nodes. The tests
 //! of a process share one, each in a namespace of its own; a test that stops the API server has
 //! another.
-//!
-//! All of it ends with the test's process, however that ends: each program is started by a thread
-//! that lives as long as the process, and receives SIGKILL when the thread is gone.
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, mpsc};
+use std::process::Command;
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use reqwest::Method;
@@ -17,11 +14,13 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::blocking;
+use crate::etcd::server::Member;
 use crate::faults::tls_front::Authority;
 use crate::kubernetes::kubectl::Kubectl;
 use crate::kubernetes::raw_client::Raw;
 use crate::paths::tool;
 use crate::processes::process::{Process, until};
+use crate::processes::tool::run;
 
 /// The timeout until a component is ready, on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -33,11 +32,10 @@ pub struct ControlPlane {
     /// kubectl with all permissions.
     pub kubectl: Kubectl,
     directory: TempDir,
-    etcd_port: u16,
     api_port: u16,
     /// Before etcd, so that it is stopped first.
     api: Process,
-    _etcd: Process,
+    etcd: Member,
     /// The components that roll out Deployments, if started.
     workers: OnceLock<Vec<Process>>,
 }
@@ -83,21 +81,13 @@ impl ControlPlane {
     fn try_start() -> Option<Self> {
         let directory = tempfile::tempdir().expect("a directory");
         let home = directory.path();
-        let [etcd_port, peer_port, api_port] = [(); 3].map(|()| crate::ports::free_port());
+        let api_port = crate::ports::free_port();
         make_keys(home);
         let api = Raw::new(&url(api_port), Some(&certificate(home)), ADMIN);
         let kubectl = Kubectl { home: home.to_owned(), api };
-        let etcd = start_etcd(home, etcd_port, peer_port);
-        let api = start_api(home, etcd_port, api_port);
-        let mut it = Self {
-            kubectl,
-            directory,
-            etcd_port,
-            api_port,
-            api,
-            _etcd: etcd,
-            workers: OnceLock::new(),
-        };
+        let etcd = Member::alone(home);
+        let api = start_api(home, etcd.port, api_port);
+        let mut it = Self { kubectl, directory, api_port, api, etcd, workers: OnceLock::new() };
         it.write_kubeconfig();
         it.becomes_ready().then_some(it)
     }
@@ -105,7 +95,7 @@ impl ControlPlane {
     /// Waits until the API server is ready; returns false if it exits.
     fn becomes_ready(&mut self) -> bool {
         until(PATIENCE, "kube-apiserver is ready", || {
-            let ended = self.api.has_ended() || self._etcd.has_ended();
+            let ended = self.api.has_ended() || self.etcd.process.has_ended();
             (ended || self.is_ready()).then_some(!ended)
         })
     }
@@ -174,7 +164,7 @@ impl ControlPlane {
     /// Restarts the API server with the same port and data, and waits until it is ready.
     pub fn restart_api(&mut self) {
         self.api.kill();
-        self.api = start_api(self.directory.path(), self.etcd_port, self.api_port);
+        self.api = start_api(self.directory.path(), self.etcd.port, self.api_port);
         assert!(self.becomes_ready(), "kube-apiserver does not start again");
     }
 
@@ -309,31 +299,6 @@ fn make_keys(home: &Path) {
     std::fs::write(home.join("tokens.csv"), line).expect("written");
 }
 
-fn start_etcd(home: &Path, port: u16, peer_port: u16) -> Process {
-    let (client, peer) =
-        (format!("http://127.0.0.1:{port}"), format!("http://127.0.0.1:{peer_port}"));
-    let data = home.join("etcd").display().to_string();
-    let cluster = format!("default={peer}");
-    let settings = [
-        "--data-dir",
-        &data,
-        "--unsafe-no-fsync",
-        "--log-level",
-        "error",
-        "--listen-client-urls",
-        &client,
-        "--advertise-client-urls",
-        &client,
-        "--listen-peer-urls",
-        &peer,
-        "--initial-advertise-peer-urls",
-        &peer,
-        "--initial-cluster",
-        &cluster,
-    ];
-    run(home, "etcd", &settings)
-}
-
 fn start_api(home: &Path, etcd_port: u16, port: u16) -> Process {
     let place = |name: &str| home.join(name).display().to_string();
     let settings = [
@@ -351,33 +316,4 @@ fn start_api(home: &Path, etcd_port: u16, port: u16) -> Process {
         "--endpoint-reconciler-type=none".to_owned(),
     ];
     run(home, "kube-apiserver", &settings.each_ref().map(String::as_str))
-}
-
-/// A program to start, and the sender for the result.
-type Order = (&'static str, Command, mpsc::Sender<Process>);
-
-/// Starts a tool that receives SIGKILL when this process ends.
-fn run(home: &Path, name: &'static str, arguments: &[&str]) -> Process {
-    let mut command = Command::new("setpriv");
-    command
-        .args(["--pdeathsig", "KILL"])
-        .arg(tool(name))
-        .args(arguments)
-        .current_dir(home)
-        .stdin(Stdio::null());
-    // The signal is sent when the thread that started the program exits, so that thread lives on.
-    static STARTER: OnceLock<Mutex<mpsc::Sender<Order>>> = OnceLock::new();
-    let starter = STARTER.get_or_init(|| {
-        let (orders, taken) = mpsc::channel::<Order>();
-        std::thread::spawn(move || {
-            for (name, command, answer) in taken {
-                let _ = answer.send(Process::spawn(name, command));
-            }
-        });
-        Mutex::new(orders)
-    });
-    let (answer, started) = mpsc::channel();
-    let starter = starter.lock().unwrap_or_else(PoisonError::into_inner);
-    starter.send((name, command, answer)).expect("the starter lives");
-    started.recv().expect("setpriv of util-linux starts")
 }

@@ -10,6 +10,7 @@ use tempfile::TempDir;
 use tenure::config::{AzureSettings, FileSettings, KubernetesSettings};
 use tenure::store::LeaseAdmin;
 use tenure::store::azure::Azure;
+use tenure::store::etcd::Etcd;
 use tenure::store::file::FileStore;
 use tenure::store::kubernetes::Kubernetes;
 use tenure::store::memory::Memory;
@@ -18,6 +19,7 @@ use super::model::Model;
 use super::script::{Lock, Passes, RaceClock};
 use crate::azure::azurite::Azurite;
 use crate::azure::blob_server::{BlobServer, Fault};
+use crate::etcd::server::EtcdServer;
 use crate::kubernetes::real_lease::RealLease;
 
 const MS: u64 = 1_000_000;
@@ -60,19 +62,22 @@ pub trait Course: Send + Sync {
 const TRIES: usize = 20;
 
 /// Makes sure that the lock has a first term, if the seed is even.
-async fn prepared(mut lock: Lock, seed: u64) -> Lock {
-    if seed.is_multiple_of(2) {
-        let store = (lock.open)();
-        let mut made = store.create(7).await;
-        for _ in 1..TRIES {
-            if made.is_ok() {
-                break;
-            }
-            made = store.create(7).await;
+async fn prepared(lock: Lock, seed: u64) -> Lock {
+    if seed.is_multiple_of(2) { created(lock, 7).await } else { lock }
+}
+
+/// Makes sure that the lock has this first term.
+async fn created(mut lock: Lock, term: u64) -> Lock {
+    let store = (lock.open)();
+    let mut made = store.create(term).await;
+    for _ in 1..TRIES {
+        if made.is_ok() {
+            break;
         }
-        made.expect("created");
-        lock.model.first_term = Some(7);
+        made = store.create(term).await;
     }
+    made.expect("created");
+    lock.model.first_term = Some(term);
     lock
 }
 
@@ -245,6 +250,45 @@ impl Course for AzuriteCourse {
         // Azurite rounds the rest of a lease to the nearest second, and Azure may cut it off.
         lock.model.rounding = Duration::from_secs(2);
         prepared(lock, seed).await
+    }
+}
+
+/// `etcd:` on etcd itself, whose time passes by itself: no lease ends during a race.
+pub struct EtcdCourse(Arc<EtcdServer>);
+
+impl EtcdCourse {
+    pub fn start() -> Self {
+        Self(EtcdServer::shared())
+    }
+}
+
+#[async_trait]
+impl Course for EtcdCourse {
+    fn name(&self) -> &'static str {
+        "etcd"
+    }
+
+    fn lanes(&self) -> usize {
+        4
+    }
+
+    /// Until the shortest lease ends.
+    fn longest(&self) -> Option<Duration> {
+        Some(OF_AZURE[0])
+    }
+
+    async fn lock(&self, _lane: usize, seed: u64) -> Lock {
+        let settings = self.0.settings(&format!("race-{seed}-{}", fresh("orders")));
+        let lock = Lock {
+            model: Model::ETCD,
+            open: Box::new(move || Arc::new(Etcd::open(&settings).expect("good settings"))),
+            clock: RaceClock::new(Passes::Itself),
+            lengths: OF_AZURE,
+            disturb: None,
+            keep: Box::new(()),
+        };
+        // The revisions of etcd, which a term is not below, are no part of the model.
+        created(lock, 1 << 40).await
     }
 }
 

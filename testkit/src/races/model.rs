@@ -63,6 +63,10 @@ pub struct Model {
     /// Whether some calls are two requests that other calls may come between: an acquisition reads the
     /// record after the grant, and a break reads the lease before it breaks it.
     pub in_parts: bool,
+    /// Whether a renewal checks the claim in one request and counts the time in another, so that a break
+    /// in between does not know of it; and whether a release that finds no lease ends one that a late
+    /// request of the same bid takes meanwhile.
+    pub in_steps: bool,
     /// Whether a call that its client has dropped takes no effect once the client has the answer to a
     /// later one for a bid.
     pub ends_dropped: bool,
@@ -85,6 +89,7 @@ impl Model {
         broken_is_kept: false,
         repeats_without_lease: false,
         in_parts: false,
+        in_steps: false,
         ends_dropped: false,
         first_term: None,
     };
@@ -109,6 +114,15 @@ impl Model {
     /// The model of `kubernetes:`.
     pub const KUBERNETES: Self =
         Self { observed: true, versions: Versions::EveryWrite, unit: SECOND, ..Self::MEMORY };
+
+    /// The model of `etcd:` with a record, whose term is above all numbers that etcd has of its own.
+    pub const ETCD: Self = Self {
+        versions: Versions::RecordAlone,
+        tells_end: false,
+        unit: SECOND,
+        in_steps: true,
+        ..Self::MEMORY
+    };
 
     fn length(&self, bid: &Bid) -> Duration {
         let units = bid.lease_duration.as_nanos().div_ceil(self.unit.as_nanos());
@@ -439,6 +453,7 @@ impl Performing<'_> {
             let left = match &self.register.lease {
                 _ if at_once => free_in.is_zero(),
                 Some(lease) if self.model.observed => *free_in == lease.length,
+                Some(lease) if self.model.in_steps => *free_in <= lease.length + 2 * SECOND,
                 _ => self.ends_in(*free_in, self.model.rounding),
             };
             if !left || *record != self.shown() {
@@ -471,6 +486,10 @@ impl Performing<'_> {
         match asked {
             Asked::Acquire => self.refuse_acquire(bid),
             Asked::Renew => !self.is_of(bid) || self.is_breaking(),
+            Asked::Release if self.model.in_steps && self.is_of(bid) => {
+                self.free();
+                true
+            }
             Asked::Release => !self.is_of(bid),
             Asked::WriteTerm { .. } => self.cannot_write(bid),
             Asked::SetSuccessor(_) => {

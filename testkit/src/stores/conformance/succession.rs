@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tenure::lease::{Record, StoreError, Successor};
 
-use super::{Contender, Harness, assert_refused};
+use super::{Contender, Harness, assert_refused, written};
 
 const HOLD_OFF: Duration = Duration::from_millis(10_250);
 
@@ -20,7 +20,7 @@ impl Contender {
 
 pub async fn a_successor_is_named_beside_a_record_that_stays<H: Harness>(lock: H) {
     let a = Contender::holder(&lock, "a").await;
-    a.write_term(3).await.expect("a term");
+    let term = a.write_term(3).await.expect("a term");
     let before = a.read().await.record;
     assert_eq!(before.successor, None);
     let successor = named("b \"quoted\" %41 name");
@@ -31,7 +31,7 @@ pub async fn a_successor_is_named_beside_a_record_that_stays<H: Harness>(lock: H
     let record = snapshot.record;
     a.renew().await.expect("renewed");
     assert_eq!(a.acquire().await.expect("granted again"), record);
-    assert_eq!(a.write_term(100).await, Ok(3), "the term is written once, and clears nothing");
+    assert_eq!(a.write_term(100).await, Ok(term), "the term is written once, and clears nothing");
     assert_eq!(a.read().await.record, record);
 }
 
@@ -55,7 +55,7 @@ pub async fn a_successor_outlives_the_release_and_ends_with_the_next_term<H: Har
     assert_eq!(snapshot.record.successor, Some(named("b")));
     let found = b.acquire().await.expect("granted");
     assert_eq!(found, snapshot.record, "the grant tells of it too");
-    assert_eq!(b.write_term(0).await, Ok(term + 1));
+    written::<H>(b.write_term(0).await, term + 1);
     assert_eq!(b.read().await.record.successor, None);
 }
 

@@ -1,0 +1,368 @@
+//! The `etcd:` store: the lease in two keys of etcd, through its JSON gateway.
+//!
+//! The claim belongs to a lease of etcd, whose time the cluster counts, and is deleted with it; the
+//! record stays. The claim is put only where there is none, and the record is changed only under the
+//! claim, each in one transaction. The lease has an id that follows from the bid's, so that a bid may
+//! be repeated, and a late copy of a request does nothing that its bid did not ask for.
+//!
+//! **Renewals.** etcd answers a keepalive without asking the other members, so a member that does not
+//! know yet that another leads may grant one in vain. A renewal therefore first reads the claim, which a
+//! quorum answers, and counts only if the keepalive was answered in the same term of Raft or a later
+//! one: whoever leads the cluster after that counts the lease from its own beginning, which is later
+//! than the sending of the renewal.
+//!
+//! The backend retries nothing and keeps nothing but its connection, and treats an error as definite
+//! only if etcd says so (R4). Only [`LeaseStore::changed`] waits, until something changes.
+
+use std::fmt;
+use std::sync::Mutex;
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+use self::errors::EtcdError;
+use self::gateway::{Call, Gateway};
+use self::record::{Held, Keys, Seen, lease_number};
+use self::watching::Noticed;
+use self::wire::{Number, Range};
+use super::{BreakOutcome, Finding, LeaseAdmin, LeaseStore, Presence};
+use crate::config::EtcdSettings;
+use crate::lease::{
+    Bid, Cause, Failure, Grant, Nonce, Rules, Snapshot, StoreError, Successor, Version,
+};
+
+mod access;
+mod doctor;
+mod errors;
+mod find;
+mod gateway;
+mod record;
+mod version;
+mod watching;
+mod wire;
+
+/// From the end of a lease to the deletion of its keys, at most: etcd looks for leases that have ended
+/// twice a second, and takes a moment to agree.
+const DELETION: Duration = Duration::from_millis(500);
+
+/// A lease in etcd.
+pub struct Etcd {
+    settings: EtcdSettings,
+    keys: Keys,
+    gateway: Gateway,
+    noticed: Mutex<Noticed>,
+}
+
+impl fmt::Debug for Etcd {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Etcd").field("keys", &self.place()).finish_non_exhaustive()
+    }
+}
+
+impl Etcd {
+    /// Creates the store from its settings. Reaches no network yet, but reads the files of TLS, which
+    /// blocks.
+    ///
+    /// # Errors
+    /// Returns an error if the files of TLS are not usable.
+    pub fn open(settings: &EtcdSettings) -> anyhow::Result<Self> {
+        let gateway = Gateway::open(settings, settings.request_timeout)?;
+        let keys = Keys::new(settings);
+        Ok(Self { settings: settings.clone(), keys, gateway, noticed: Mutex::default() })
+    }
+
+    /// Returns what the keys begin with, for messages.
+    fn place(&self) -> &str {
+        self.keys.folder()
+    }
+
+    /// Reads both keys.
+    async fn see(&self, call: &mut Call<'_>) -> Result<Seen, StoreError> {
+        self.seen(&call.range(&self.both()).await?)
+    }
+
+    /// The range of both keys.
+    fn both(&self) -> serde_json::Value {
+        wire::range(&self.keys.lease, &self.keys.end)
+    }
+
+    fn seen(&self, range: &Range) -> Result<Seen, StoreError> {
+        Seen::of(range, &self.keys).map_err(StoreError::Foreign)
+    }
+
+    /// Performs changes if comparisons hold. Returns what the keys are otherwise; `None` if they held.
+    async fn change(
+        &self,
+        call: &mut Call<'_>,
+        compare: &[serde_json::Value],
+        changes: &[serde_json::Value],
+    ) -> Result<Option<Seen>, StoreError> {
+        let both = serde_json::json!({"request_range": self.both()});
+        let txn = call.txn(compare, changes, &[both]).await?;
+        if txn.succeeded { Ok(None) } else { self.seen(&txn.into_range()).map(Some) }
+    }
+
+    /// Returns the claim, if it is of this bid and not being broken.
+    fn ours<'a>(&self, seen: &'a Seen, bid: &Bid) -> Result<&'a Held, StoreError> {
+        let ours = seen.held.as_ref().filter(|it| it.is_of(bid) && !it.is_breaking);
+        ours.ok_or_else(|| self.not_ours(seen))
+    }
+
+    /// Counts the lease of a bid anew, after a read in this term of Raft.
+    async fn keep(&self, call: &mut Call<'_>, bid: &Bid, since: u64) -> Result<(), StoreError> {
+        let lease = lease_number(bid.lease);
+        let answer = call.keep_alive(lease).await?;
+        let unknown = |cause, why: &str| {
+            let message = format!("{} {why}", call.member());
+            Err(StoreError::Unknown(Failure::new(cause, message)))
+        };
+        match answer.ttl {
+            _ if answer.id != Number(lease) => {
+                unknown(Cause::Settings, "answered about another lease than it was asked for")
+            }
+            Number(..=0) => Err(refused(format!("the lease of {} expired", self.place()))),
+            _ if answer.header.raft_term < Number(since) => unknown(
+                Cause::Unavailable,
+                "is behind the others, so that its renewal does not count",
+            ),
+            Number(granted) if granted < seconds(bid) => {
+                unknown(Cause::Settings, "has a shorter lease than it was asked for")
+            }
+            Number(_) => Ok(()),
+        }
+    }
+
+    /// Returns the grant of a claim that this bid has already, whose time is counted anew.
+    async fn again(&self, call: &mut Call<'_>, bid: &Bid, seen: Seen) -> Result<Grant, StoreError> {
+        self.ours(&seen, bid)?;
+        self.keep(call, bid, seen.raft_term).await?;
+        Ok(Grant { record: seen.record, date: call.date, version: None })
+    }
+
+    /// Writes the record under the claim of a bid, if nothing has changed since it was read.
+    async fn write(
+        &self,
+        call: &mut Call<'_>,
+        seen: &Seen,
+        held: &Held,
+        value: &[u8],
+    ) -> Result<Option<Seen>, StoreError> {
+        let Keys { lease, record, .. } = &self.keys;
+        let compare = [wire::is_at(lease, held.written), wire::is_at(record, seen.recorded)];
+        self.change(call, &compare, &[wire::put(record, value)]).await
+    }
+
+    fn not_ours(&self, seen: &Seen) -> StoreError {
+        let place = self.place();
+        refused(match &seen.held {
+            Some(held) if held.is_breaking => format!("an operator broke the lease of {place}"),
+            Some(held) => format!("the lease of {place} is held by {:?}", held.identity),
+            None => format!("the lease of {place} was freed, expired, or was never held"),
+        })
+    }
+
+    /// Returns the error for keys that were changed between read and write: by another candidate, or by
+    /// an earlier request of this one whose answer was lost.
+    fn conflict(&self) -> StoreError {
+        let message = format!("the keys {} were modified concurrently", self.place());
+        StoreError::RetryNow(Failure::new(Cause::Lease, message))
+    }
+
+    /// Returns how long a lease lasts at most, until its keys are deleted.
+    async fn left(&self, call: &mut Call<'_>, lease: i64) -> Result<Duration, StoreError> {
+        let Number(ttl) = call.time_to_live(lease).await?.ttl;
+        // Rounded down; negative if it has ended.
+        let whole = u64::try_from(ttl).map(|it| Duration::from_secs(it + 1));
+        Ok(whole.unwrap_or_default() + DELETION)
+    }
+}
+
+#[async_trait]
+impl LeaseStore for Etcd {
+    fn kind(&self) -> &'static str {
+        "etcd"
+    }
+
+    fn rules(&self) -> Rules {
+        Rules { longest_lease: None, missing_is_free: false }
+    }
+
+    async fn read(&self) -> Result<Snapshot, StoreError> {
+        let seen = self.see(&mut self.gateway.call()).await?;
+        let is_endless = seen.held.as_ref().is_some_and(|it| it.lease == 0);
+        Ok(Snapshot {
+            free: seen.held.is_none(),
+            version: seen.version(),
+            record: seen.record,
+            claim: None,
+            ends_in: is_endless.then_some(Duration::MAX),
+        })
+    }
+
+    async fn acquire(&self, bid: &Bid) -> Result<Grant, StoreError> {
+        let mut call = self.gateway.call();
+        let seen = self.see(&mut call).await?;
+        if seen.held.is_some() {
+            return self.again(&mut call, bid, seen).await;
+        }
+        if !seen.is_in_version(&bid.seen) {
+            let message = format!("the record of {} has changed since it was read", self.place());
+            return Err(refused(message));
+        }
+        let lease = lease_number(bid.lease);
+        let is_new = match call.grant(lease, seconds(bid)).await {
+            Ok(granted) => granted.ttl >= Number(seconds(bid)),
+            // By an earlier request of this bid, perhaps long ago.
+            Err(EtcdError::LeaseExists(_)) => false,
+            Err(error) => return Err(error.into()),
+        };
+        let compare =
+            [wire::is_absent(&self.keys.lease), wire::is_at(&self.keys.record, seen.recorded)];
+        let put = wire::put_under(&self.keys.lease, &record::claim(bid), lease);
+        if let Some(seen) = self.change(&mut call, &compare, &[put]).await? {
+            return self.again(&mut call, bid, seen).await;
+        }
+        if !is_new {
+            self.keep(&mut call, bid, seen.raft_term).await?;
+        }
+        Ok(Grant { record: seen.record, date: call.date, version: None })
+    }
+
+    async fn write_term(&self, bid: &Bid, floor: u64) -> Result<u64, StoreError> {
+        let mut call = self.gateway.call();
+        let seen = self.see(&mut call).await?;
+        let held = self.ours(&seen, bid)?;
+        if let Some(term) = seen.term_of(bid) {
+            return Ok(term);
+        }
+        let term = seen.next_term(held, floor).ok_or_else(|| {
+            let message = format!("the key {} has the largest possible term", self.keys.record);
+            StoreError::Foreign(Failure::new(Cause::Record, message))
+        })?;
+        match self.write(&mut call, &seen, held, &record::of_bid(bid, term, None)).await? {
+            None => Ok(term),
+            Some(now) => {
+                self.ours(&now, bid)?;
+                now.term_of(bid).ok_or_else(|| self.conflict())
+            }
+        }
+    }
+
+    async fn renew(&self, bid: &Bid) -> Result<Option<Version>, StoreError> {
+        let mut call = self.gateway.call();
+        let seen = self.see(&mut call).await?;
+        // Before the keepalive, which would prolong a lease that is being broken.
+        self.ours(&seen, bid)?;
+        self.keep(&mut call, bid, seen.raft_term).await.map(|()| None)
+    }
+
+    async fn set_successor(
+        &self,
+        bid: &Bid,
+        successor: &Successor,
+    ) -> Result<Option<Version>, StoreError> {
+        let mut call = self.gateway.call();
+        let seen = self.see(&mut call).await?;
+        let held = self.ours(&seen, bid)?;
+        let Some(term) = seen.term_of(bid) else {
+            let message = "this candidate did not write the record, so no successor was written";
+            return Err(refused(message.to_owned()));
+        };
+        if seen.record.successor.as_ref() == Some(&successor.as_stored()) {
+            return Ok(None);
+        }
+        match self
+            .write(&mut call, &seen, held, &record::of_bid(bid, term, Some(successor)))
+            .await?
+        {
+            None => Ok(None),
+            Some(now) => {
+                self.ours(&now, bid)?;
+                Err(self.conflict())
+            }
+        }
+    }
+
+    async fn release(&self, bid: &Bid) -> Result<(), StoreError> {
+        let mut call = self.gateway.call();
+        let (key, lease) = (&self.keys.lease, lease_number(bid.lease));
+        let compare = [wire::is_of_lease(key, lease)];
+        let kept = self.change(&mut call, &compare, &[wire::delete(key)]).await?;
+        // The end of the lease itself, so that a late copy of a bid claims nothing under it.
+        match call.revoke(lease).await {
+            Ok(()) | Err(EtcdError::LeaseMissing(_)) => (),
+            Err(error) => return Err(error.into()),
+        }
+        kept.map_or(Ok(()), |seen| Err(self.not_ours(&seen)))
+    }
+
+    async fn changed(&self) -> Option<Nonce> {
+        self.watch().await
+    }
+}
+
+#[async_trait]
+impl LeaseAdmin for Etcd {
+    async fn break_lease(&self, at_once: bool) -> Result<BreakOutcome, StoreError> {
+        let mut call = self.gateway.call();
+        let seen = self.see(&mut call).await?;
+        let Some(held) = seen.held else { return Ok(BreakOutcome::NotHeld) };
+        let (key, record) = (&self.keys.lease, seen.record);
+        if !at_once && held.lease == 0 {
+            let message = format!("the key {key} belongs to no lease, so that it does not run out");
+            return Err(refused(message));
+        }
+        let change = match at_once {
+            true => Some(wire::delete(key)),
+            false if held.is_breaking => None,
+            false => Some(wire::replace(key, &held.broken())),
+        };
+        if let Some(change) = change {
+            let record = wire::is_at(&self.keys.record, seen.recorded);
+            let compare = [wire::is_at(key, held.written), record];
+            if self.change(&mut call, &compare, &[change]).await?.is_some() {
+                let message =
+                    "the lease was modified concurrently, so nothing was broken: try again";
+                return Err(StoreError::Unknown(Failure::new(Cause::Lease, message)));
+            }
+        }
+        let free_in =
+            if at_once { Duration::ZERO } else { self.left(&mut call, held.lease).await? };
+        Ok(BreakOutcome::Held { record, free_in })
+    }
+
+    async fn presence(&self) -> Result<Presence, StoreError> {
+        self.find().await
+    }
+
+    async fn examine(&self) -> Vec<Finding> {
+        doctor::examine(self).await
+    }
+
+    async fn create(&self, floor: u64) -> Result<Vec<String>, StoreError> {
+        let mut call = self.gateway.call();
+        let seen = self.see(&mut call).await?;
+        if seen.record.term.is_some() {
+            return Ok(Vec::new());
+        }
+        let key = &self.keys.record;
+        let compare = [wire::is_at(key, seen.recorded)];
+        let changes = [wire::put(key, &record::first(floor))];
+        match self.change(&mut call, &compare, &changes).await? {
+            None => Ok(vec![format!("created the key {key} with the first term {floor}")]),
+            Some(_) => Err(self.conflict()),
+        }
+    }
+}
+
+/// Returns how long the lease of a bid is, in whole seconds, as the settings allow alone.
+fn seconds(bid: &Bid) -> i64 {
+    i64::try_from(bid.lease_duration.as_secs()).unwrap_or(i64::MAX)
+}
+
+fn refused(message: String) -> StoreError {
+    StoreError::Refused(Failure::new(Cause::Lease, message))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,310 @@
+//! Access to the members: an HTTP client with the TLS settings of the files as they are now, and the
+//! token of the sign-in. Platforms replace certificates and passwords, so the files are read again when
+//! they change, and the password after a refused sign-in too.
+//!
+//! Files that cannot be read, or a disk that hangs, never stop a request while what was read earlier
+//! can be used.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use reqwest::header::HeaderValue;
+use rustls::ClientConfig;
+use tokio::time::timeout;
+
+use super::errors::EtcdError;
+use crate::clock::{self, Moment};
+use crate::config::{EtcdSettings, EtcdUser, SecretSource};
+use crate::files::{SmallFile, reason};
+use crate::http::client;
+use crate::http::resolver::Resolver;
+use crate::tls::{self, ClientTls};
+
+/// The time between two reads of the files. A longer one delays a new certificate or password; a
+/// shorter one gains nothing.
+const PERIOD: Duration = Duration::from_secs(1);
+
+/// From the end of a request to the closing of its connection.
+const IDLE: Duration = Duration::from_secs(30);
+
+/// The largest password file that is read.
+const LARGEST_SECRET: u64 = 64 * 1024;
+
+/// A user name and a password.
+#[derive(Clone, PartialEq, Eq)]
+pub(super) struct Login {
+    pub(super) name: String,
+    pub(super) password: String,
+}
+
+/// A token, with the login that it was given for.
+#[derive(Clone)]
+struct Token {
+    /// `None` where the cluster has no authentication.
+    header: Option<HeaderValue>,
+    login: Login,
+}
+
+#[derive(Default)]
+struct Last {
+    /// The client, and the TLS settings that it was made with.
+    client: Option<(Option<Arc<ClientConfig>>, reqwest::Client)>,
+    login: Option<Login>,
+    token: Option<Token>,
+    /// When the files were last read.
+    read: Option<Moment>,
+}
+
+/// Keeps client, login and token for one cluster.
+pub(super) struct Access {
+    tls: Option<ClientTls>,
+    user: Option<[Secret; 2]>,
+    resolver: Resolver,
+    /// How long a request waits for files.
+    patience: Duration,
+    last: Mutex<Last>,
+}
+
+/// What a request is sent with.
+pub(super) struct Credentials {
+    pub(super) client: reqwest::Client,
+    /// The login to sign in with first, where there is no token.
+    pub(super) login: Option<Login>,
+    /// The value of `Authorization`.
+    pub(super) token: Option<HeaderValue>,
+}
+
+/// One half of a login.
+enum Secret {
+    Value(String),
+    File(SmallFile),
+}
+
+impl Secret {
+    fn new(source: &SecretSource) -> Self {
+        match source {
+            SecretSource::Value(text) => Self::Value(text.clone()),
+            SecretSource::File(path) => Self::File(SmallFile::new(path, LARGEST_SECRET)),
+        }
+    }
+
+    async fn read(&self, patience: Duration) -> Result<String, EtcdError> {
+        let file = match self {
+            Self::Value(text) => return Ok(text.clone()),
+            Self::File(file) => file,
+        };
+        let path = file.path().display();
+        let fault = |why: String| EtcdError::Files(format!("failed to read {path}: {why}"));
+        let read = file.read(patience).await.map_err(|error| fault(reason(&error)))?;
+        match String::from_utf8(read).map(|it| it.trim_end_matches(['\r', '\n']).to_owned()) {
+            Ok(text) if !text.is_empty() => Ok(text),
+            Ok(_) => Err(fault("it is empty".to_owned())),
+            Err(_) => Err(fault("it is not text".to_owned())),
+        }
+    }
+}
+
+impl Access {
+    /// Reads the files of TLS, which blocks; a password file is read with the first request.
+    ///
+    /// # Errors
+    /// Returns an error if the files of TLS are not usable.
+    pub(super) fn open(settings: &EtcdSettings) -> anyhow::Result<Self> {
+        let load = |files: &crate::config::StoreTls| {
+            ClientTls::load(files.own.as_ref(), files.ca_file.as_deref()).map_err(|faults| {
+                let faults: Vec<_> = faults.iter().map(ToString::to_string).collect();
+                anyhow::anyhow!("{}", faults.join("; "))
+            })
+        };
+        let user =
+            |EtcdUser { name, password }: &EtcdUser| [Secret::new(name), Secret::new(password)];
+        Ok(Self {
+            tls: settings.tls.as_ref().map(load).transpose()?,
+            user: settings.user.as_ref().map(user),
+            resolver: Resolver::default(),
+            patience: settings.request_timeout / 4,
+            last: Mutex::default(),
+        })
+    }
+
+    /// Returns what to send a request with, from the files as they are now, or as last read if they
+    /// cannot be read.
+    pub(super) async fn credentials(&self) -> Result<Credentials, EtcdError> {
+        let is_recent = |read: Moment| read.elapsed_max(clock::now()) < PERIOD;
+        if !self.last().read.is_some_and(is_recent) {
+            self.read().await?;
+        }
+        self.known()
+    }
+
+    /// Keeps the token of a sign-in; `None` where the cluster has no authentication.
+    pub(super) fn signed_in(&self, login: Login, header: Option<HeaderValue>) {
+        self.last().token = Some(Token { header, login });
+    }
+
+    /// Forgets a token that was refused, unless there is another one by now, and reads the files again
+    /// for the next request.
+    pub(super) fn distrust(&self, refused: Option<&HeaderValue>) {
+        let mut last = self.last();
+        if last.token.as_ref().is_some_and(|it| it.header.as_ref() == refused) {
+            last.token = None;
+        }
+        last.read = None;
+    }
+
+    fn known(&self) -> Result<Credentials, EtcdError> {
+        let last = self.last();
+        let Some((_, client)) = &last.client else {
+            return Err(EtcdError::Files("failed to set up the HTTP client".to_owned()));
+        };
+        let token = last.token.as_ref().filter(|it| last.login.as_ref() == Some(&it.login));
+        Ok(Credentials {
+            client: client.clone(),
+            login: last.login.clone().filter(|_| token.is_none()),
+            token: token.and_then(|it| it.header.clone()),
+        })
+    }
+
+    /// Reads the files, for as long as a request may wait.
+    async fn read(&self) -> Result<(), EtcdError> {
+        let tls = match &self.tls {
+            Some(tls) => match timeout(self.patience, tls.config()).await {
+                Ok(config) => Some(config),
+                // What was made of the files earlier is used.
+                Err(_) => self.last().client.as_ref().and_then(|it| it.0.clone()),
+            },
+            None => None,
+        };
+        let login = match &self.user {
+            Some([name, password]) => Some(self.login(name, password).await),
+            None => None,
+        };
+        let mut last = self.last();
+        let is_same = last.client.as_ref().is_some_and(|(of, _)| same(of.as_ref(), tls.as_ref()));
+        if !is_same {
+            last.client = Some((tls.clone(), self.client(tls.as_deref())?));
+        }
+        match login {
+            Some(Ok(login)) => last.login = Some(login),
+            Some(Err(error)) if last.login.is_none() => return Err(error),
+            Some(Err(error)) => tracing::debug!("the earlier password stays in use: {error}"),
+            None => (),
+        }
+        last.read = Some(clock::now());
+        Ok(())
+    }
+
+    async fn login(&self, name: &Secret, password: &Secret) -> Result<Login, EtcdError> {
+        let name = name.read(self.patience).await?;
+        Ok(Login { name, password: password.read(self.patience).await? })
+    }
+
+    fn client(&self, tls: Option<&ClientConfig>) -> Result<reqwest::Client, EtcdError> {
+        let failed = || EtcdError::Files("failed to set up the HTTP client".to_owned());
+        let settings = match tls {
+            Some(settings) => settings.clone(),
+            None => tls::system_client(false).map_err(|_| failed())?,
+        };
+        client::builder(settings, self.resolver.clone())
+            .pool_idle_timeout(IDLE)
+            // Each connection that died unnoticed costs one request, and renew-deadline has time for
+            // one.
+            .pool_max_idle_per_host(1)
+            .build()
+            .map_err(|_| failed())
+    }
+
+    fn last(&self) -> MutexGuard<'_, Last> {
+        self.last.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Returns whether two TLS settings are of the same reading of the files.
+fn same(one: Option<&Arc<ClientConfig>>, other: Option<&Arc<ClientConfig>>) -> bool {
+    match (one, other) {
+        (Some(one), Some(other)) => Arc::ptr_eq(one, other),
+        (None, None) => true,
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use url::Url;
+
+    use super::*;
+
+    fn access(password: &Path) -> Access {
+        Access::open(&EtcdSettings {
+            members: vec![Url::parse("http://127.0.0.1:1/").unwrap()],
+            prefix: "tenure".to_owned(),
+            election: "orders".to_owned(),
+            user: Some(EtcdUser {
+                name: SecretSource::Value("me".to_owned()),
+                password: SecretSource::File(password.to_owned()),
+            }),
+            tls: None,
+            request_timeout: Duration::from_secs(2),
+        })
+        .unwrap()
+    }
+
+    async fn login(access: &Access) -> Option<String> {
+        access.credentials().await.unwrap().login.map(|it| format!("{} {}", it.name, it.password))
+    }
+
+    #[tokio::test]
+    async fn a_password_is_read_again_after_a_refusal_and_an_unreadable_one_keeps_the_last() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("password");
+        let access = access(&path);
+        let Err(EtcdError::Files(why)) = access.credentials().await else {
+            panic!("there is none")
+        };
+        assert!(why.contains("failed to read") && why.contains("password"), "{why}");
+        std::fs::write(&path, " one \n").unwrap();
+        assert_eq!(
+            login(&access).await.unwrap(),
+            "me  one ",
+            "only the end of the line is none of it"
+        );
+        std::fs::write(&path, "two").unwrap();
+        assert_eq!(login(&access).await.unwrap(), "me  one ", "read just now");
+        access.distrust(None);
+        assert_eq!(login(&access).await.unwrap(), "me two");
+        for spoilt in [&b""[..], b"\n", b"\xff"] {
+            std::fs::write(&path, spoilt).unwrap();
+            access.distrust(None);
+            assert_eq!(login(&access).await.unwrap(), "me two", "{spoilt:?}");
+        }
+        std::fs::remove_file(&path).unwrap();
+        access.distrust(None);
+        assert_eq!(login(&access).await.unwrap(), "me two");
+    }
+
+    #[tokio::test]
+    async fn a_token_is_used_until_it_is_refused_or_the_password_changes() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("password");
+        std::fs::write(&path, "one").unwrap();
+        let access = access(&path);
+        let one = access.credentials().await.unwrap().login.unwrap();
+        let token = HeaderValue::from_static("t1");
+        access.signed_in(one.clone(), Some(token.clone()));
+        let known = access.credentials().await.unwrap();
+        assert!(known.login.is_none() && known.token.as_ref() == Some(&token));
+        access.distrust(Some(&HeaderValue::from_static("t0")));
+        assert_eq!(access.credentials().await.unwrap().token, Some(token.clone()), "a newer one");
+        access.distrust(Some(&token));
+        assert_eq!(login(&access).await.unwrap(), "me one");
+        access.signed_in(one.clone(), None);
+        let known = access.credentials().await.unwrap();
+        assert!(known.login.is_none() && known.token.is_none(), "no authentication is needed");
+        access.signed_in(one, Some(token));
+        std::fs::write(&path, "two").unwrap();
+        access.last().read = None;
+        assert_eq!(login(&access).await.unwrap(), "me two");
+    }
+}

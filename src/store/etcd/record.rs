@@ -1,0 +1,297 @@
+//! The values of the two keys of an election, and what they mean together: the claim, which belongs to
+//! the lease and ends with it, and the record, which is never deleted. Sends no request.
+
+use std::sync::Arc;
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use super::wire::{KeyValue, Range};
+use crate::config::EtcdSettings;
+use crate::lease::{Bid, Candidate, Cause, Failure, LeaseId, Nonce, Record, Successor, Version};
+
+/// The format that this version reads and writes; its presence marks a value as one of Tenure.
+const FORMAT: u64 = 1;
+
+/// The largest term that is written: one above would have no successor.
+const LARGEST_TERM: u64 = u64::MAX - 1;
+
+/// The keys of an election.
+#[derive(Clone, Debug)]
+pub(super) struct Keys {
+    /// What both begin with.
+    folder: String,
+    /// The key of the claim.
+    pub(super) lease: String,
+    /// The key of the record.
+    pub(super) record: String,
+    /// The end of the range of both.
+    pub(super) end: String,
+}
+
+impl Keys {
+    /// Returns the keys that the settings name.
+    pub(super) fn new(settings: &EtcdSettings) -> Self {
+        let folder = format!("/{}/{}/", settings.prefix, settings.election);
+        let (lease, record) = (format!("{folder}lease"), format!("{folder}record"));
+        Self { end: format!("{record}\0"), folder, lease, record }
+    }
+
+    /// Returns the key for the trials of `tenure doctor`, which is in the same folder, so that the
+    /// same permissions apply, and outside of the range.
+    pub(super) fn trial(&self) -> String {
+        format!("{}doctor", self.folder)
+    }
+
+    /// Returns what the keys begin with.
+    pub(super) fn folder(&self) -> &str {
+        &self.folder
+    }
+}
+
+/// Returns the lease in etcd that belongs to a bid: 63 bits of its id, never 0.
+pub(super) fn lease_number(lease: LeaseId) -> i64 {
+    let bits = lease.to_bits();
+    let folded = (bits ^ (bits >> 64)) & u128::from(i64::MAX.unsigned_abs());
+    i64::try_from(folded).unwrap_or(i64::MAX).max(1)
+}
+
+/// The value of the key that belongs to the lease: which acquisition holds it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct StoredClaim {
+    tenure: u64,
+    nonce: String,
+    /// The candidate, for people.
+    identity: String,
+    /// Whether an operator is breaking the lease: it runs out, and is not renewed.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    breaking: bool,
+}
+
+/// The value of the key that stays.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct StoredRecord {
+    tenure: u64,
+    term: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    nonce: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    holder: Option<StoredHolder>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    successor: Option<StoredSuccessor>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct StoredHolder {
+    identity: String,
+    instance: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    address: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    peer: Option<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct StoredSuccessor {
+    identity: String,
+    hold_off_ms: u64,
+}
+
+/// The marker alone, read first to tell a newer format from a value of something else.
+#[derive(Deserialize)]
+struct Marker {
+    tenure: u64,
+}
+
+/// The claim as it was read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Held {
+    pub(super) nonce: Nonce,
+    /// The candidate, as it names itself.
+    pub(super) identity: String,
+    pub(super) is_breaking: bool,
+    /// The lease that the claim ends with; 0 if it has no end.
+    pub(super) lease: i64,
+    /// The revision at which the claim came into being.
+    pub(super) created: i64,
+    /// The revision at which it was last written.
+    pub(super) written: i64,
+}
+
+impl Held {
+    /// Returns whether the claim is of this bid, whether or not it is being broken.
+    pub(super) fn is_of(&self, bid: &Bid) -> bool {
+        self.nonce == bid.nonce && self.lease == lease_number(bid.lease)
+    }
+
+    /// Returns the value that says that the claim is being broken.
+    pub(super) fn broken(&self) -> Vec<u8> {
+        encode(&StoredClaim {
+            tenure: FORMAT,
+            nonce: self.nonce.to_string(),
+            identity: self.identity.clone(),
+            breaking: true,
+        })
+    }
+}
+
+/// What the keys held at one revision.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Seen {
+    /// The claim, if the lease is held.
+    pub(super) held: Option<Held>,
+    /// The record; without a term if there is none.
+    pub(super) record: Record,
+    /// The revision at which the record was last written; 0 if there is none.
+    pub(super) recorded: i64,
+    /// Whether either key exists.
+    pub(super) exists: bool,
+    /// The term of Raft in which this was read.
+    pub(super) raft_term: u64,
+    /// The revision of the whole key space.
+    pub(super) revision: i64,
+}
+
+impl Seen {
+    /// Reads both keys, or returns why one of them is none of Tenure's.
+    pub(super) fn of(range: &Range, keys: &Keys) -> Result<Self, Failure> {
+        let find = |name: &str| range.kvs.iter().find(|it| it.key.0 == name.as_bytes());
+        let (claim, record) = (find(&keys.lease), find(&keys.record));
+        Ok(Self {
+            held: claim.map(|it| held(it, &keys.lease)).transpose()?,
+            record: record
+                .map(|it| self::record(it, &keys.record))
+                .transpose()?
+                .unwrap_or_default(),
+            recorded: record.map_or(0, |it| it.mod_revision.0),
+            exists: claim.is_some() || record.is_some(),
+            raft_term: range.header.raft_term.0,
+            revision: range.header.revision.0,
+        })
+    }
+
+    /// Returns the version that a bid compares: the last write of the record.
+    pub(super) fn version(&self) -> Version {
+        Version(self.recorded.to_string().into())
+    }
+
+    /// Returns whether a bid was made for this version.
+    pub(super) fn is_in_version(&self, version: &Version) -> bool {
+        self.version() == *version
+    }
+
+    /// Returns the term of the record, if this bid wrote it.
+    pub(super) fn term_of(&self, bid: &Bid) -> Option<u64> {
+        self.record.term.filter(|_| self.record.nonce == Some(bid.nonce))
+    }
+
+    /// Returns the term to write under a claim: above the last one, at least `floor`, and at least the
+    /// revision at which the claim came into being, which rises even where the record was lost. `None`
+    /// if there is none above.
+    pub(super) fn next_term(&self, held: &Held, floor: u64) -> Option<u64> {
+        let next = self.record.term.unwrap_or(0).checked_add(1)?;
+        let term = next.max(floor).max(u64::try_from(held.created).unwrap_or(0));
+        (term <= LARGEST_TERM).then_some(term)
+    }
+}
+
+/// Returns the value of a new claim.
+pub(super) fn claim(bid: &Bid) -> Vec<u8> {
+    encode(&StoredClaim {
+        tenure: FORMAT,
+        nonce: bid.nonce.to_string(),
+        identity: bid.candidate.identity.clone(),
+        breaking: false,
+    })
+}
+
+/// Returns the value of the record of a bid.
+pub(super) fn of_bid(bid: &Bid, term: u64, successor: Option<&Successor>) -> Vec<u8> {
+    let Candidate { identity, instance, address, peer } = Candidate::clone(&bid.candidate);
+    let is_some = |it: &String| !it.is_empty();
+    encode(&StoredRecord {
+        tenure: FORMAT,
+        term,
+        nonce: Some(bid.nonce.to_string()),
+        holder: Some(StoredHolder {
+            identity,
+            instance,
+            address: address.filter(is_some),
+            peer: peer.filter(is_some),
+        }),
+        successor: successor.map(|it| StoredSuccessor {
+            identity: it.identity.clone(),
+            hold_off_ms: it.hold_off_millis(),
+        }),
+    })
+}
+
+/// Returns the value of a record that has a term and nothing else.
+pub(super) fn first(term: u64) -> Vec<u8> {
+    encode(&StoredRecord { tenure: FORMAT, term, nonce: None, holder: None, successor: None })
+}
+
+fn encode(value: &impl Serialize) -> Vec<u8> {
+    // Text and numbers always have a form in JSON.
+    serde_json::to_vec(value).unwrap_or_default()
+}
+
+fn held(found: &KeyValue, key: &str) -> Result<Held, Failure> {
+    let stored: StoredClaim = decode(found, key)?;
+    Ok(Held {
+        nonce: nonce(&stored.nonce, key)?,
+        identity: stored.identity,
+        is_breaking: stored.breaking,
+        lease: found.lease.0,
+        created: found.create_revision.0,
+        written: found.mod_revision.0,
+    })
+}
+
+fn record(found: &KeyValue, key: &str) -> Result<Record, Failure> {
+    let stored: StoredRecord = decode(found, key)?;
+    if stored.nonce.is_none() && (stored.holder.is_some() || stored.successor.is_some()) {
+        return Err(foreign(key, "names a holder or a successor without a nonce"));
+    }
+    let holder = stored.holder.map(|it| {
+        let StoredHolder { identity, instance, address, peer } = it;
+        Arc::new(Candidate { identity, instance, address, peer })
+    });
+    let successor = stored.successor;
+    Ok(Record {
+        term: Some(stored.term),
+        holder,
+        nonce: stored.nonce.map(|it| nonce(&it, key)).transpose()?,
+        successor: successor.and_then(|it| Successor::recorded(&it.identity, it.hold_off_ms)),
+    })
+}
+
+fn nonce(text: &str, key: &str) -> Result<Nonce, Failure> {
+    text.parse().map_err(|_| foreign(key, "has a nonce that is not hexadecimal"))
+}
+
+fn decode<T: DeserializeOwned>(found: &KeyValue, key: &str) -> Result<T, Failure> {
+    let corrupt =
+        |error| foreign(key, &format!("is corrupt or was not written by Tenure ({error})"));
+    let Marker { tenure } = serde_json::from_slice(&found.value.0).map_err(corrupt)?;
+    if tenure != FORMAT {
+        let what = format!("has format {tenure}, but this version supports format {FORMAT} alone");
+        return Err(foreign(key, &what));
+    }
+    serde_json::from_slice(&found.value.0).map_err(corrupt)
+}
+
+fn foreign(key: &str, what: &str) -> Failure {
+    let message = format!(
+        "the key {key} in etcd {what}; nothing was overwritten: set another prefix or election, or \
+         delete the key if nothing else uses it"
+    );
+    Failure::new(Cause::Record, message)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,452 @@
+//! Tests of the calls against members that answer by a script.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, PoisonError};
+
+use axum::Router;
+use axum::extract::Request;
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::{IntoResponse, Response};
+use serde_json::{Value, json};
+use tokio::task::JoinSet;
+use url::Url;
+
+use super::*;
+use crate::config::{EtcdUser, SecretSource};
+use crate::lease::{Candidate, LeaseId};
+
+/// What a member answers next.
+#[derive(Clone, Debug)]
+enum Reply {
+    Answer(u16, Value),
+    Text(u16, &'static str),
+    /// Nothing, ever.
+    Hang,
+}
+
+/// A request that a member received.
+#[derive(Clone, Debug)]
+struct Asked {
+    path: String,
+    token: Option<String>,
+    body: Value,
+}
+
+#[derive(Default)]
+struct Script {
+    replies: VecDeque<Reply>,
+    asked: Vec<Asked>,
+}
+
+/// A member that answers what the test has put into it, in this order.
+struct Member {
+    url: Url,
+    script: Arc<Mutex<Script>>,
+    /// Ends when it is dropped.
+    _task: JoinSet<()>,
+}
+
+impl Member {
+    async fn start() -> Self {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = Url::parse(&format!("http://{}/", listener.local_addr().unwrap())).unwrap();
+        let script = Arc::<Mutex<Script>>::default();
+        let shared = Arc::clone(&script);
+        let app =
+            Router::new().fallback(move |request: Request| answer(Arc::clone(&shared), request));
+        let serving = async move { axum::serve(listener, app).await.unwrap() };
+        let mut task = JoinSet::new();
+        task.spawn(serving);
+        Self { url, script, _task: task }
+    }
+
+    fn says(&self, replies: impl IntoIterator<Item = Reply>) {
+        self.script.lock().unwrap().replies.extend(replies);
+    }
+
+    /// Returns the requests since the last time, without what begins each path.
+    fn asked(&self) -> Vec<Asked> {
+        std::mem::take(&mut self.script.lock().unwrap().asked)
+    }
+
+    fn paths(&self) -> Vec<String> {
+        self.asked().into_iter().map(|it| it.path).collect()
+    }
+}
+
+async fn answer(script: Arc<Mutex<Script>>, request: Request) -> Response {
+    let path = request.uri().path().trim_start_matches("/v3/").to_owned();
+    let token = |headers: &HeaderMap| Some(headers.get("authorization")?.to_str().ok()?.to_owned());
+    let token = token(request.headers());
+    let body = axum::body::to_bytes(request.into_body(), 1 << 20).await.unwrap();
+    let body = serde_json::from_slice(&body).unwrap();
+    let reply = {
+        let mut script = script.lock().unwrap_or_else(PoisonError::into_inner);
+        script.asked.push(Asked { path, token, body });
+        script.replies.pop_front()
+    };
+    let code = |it| StatusCode::from_u16(it).unwrap();
+    match reply.unwrap_or(Reply::Text(500, "the script is over")) {
+        Reply::Answer(status, body) => (code(status), body.to_string()).into_response(),
+        Reply::Text(status, text) => (code(status), text).into_response(),
+        Reply::Hang => std::future::pending().await,
+    }
+}
+
+fn settings(members: &[&Member]) -> EtcdSettings {
+    EtcdSettings {
+        members: members.iter().map(|it| it.url.clone()).collect(),
+        prefix: "tenure".to_owned(),
+        election: "orders".to_owned(),
+        user: None,
+        tls: None,
+        request_timeout: Duration::from_secs(30),
+    }
+}
+
+fn with_user(members: &[&Member]) -> EtcdSettings {
+    let secret = |text: &str| SecretSource::Value(text.to_owned());
+    let user = EtcdUser { name: secret("me"), password: secret("hunter2") };
+    EtcdSettings { user: Some(user), ..settings(members) }
+}
+
+fn open(settings: &EtcdSettings) -> Etcd {
+    Etcd::open(settings).unwrap()
+}
+
+fn bid() -> Bid {
+    Bid {
+        lease: LeaseId::from_random(5),
+        nonce: Nonce(5),
+        candidate: Arc::new(Candidate {
+            identity: "a".to_owned(),
+            instance: "1".to_owned(),
+            address: None,
+            peer: None,
+        }),
+        lease_duration: Duration::from_secs(15),
+        seen: Version("0".into()),
+        written: None,
+    }
+}
+
+fn header(raft_term: u64) -> Value {
+    json!({"cluster_id": "7", "revision": "9", "raft_term": raft_term.to_string()})
+}
+
+fn encoded(text: impl AsRef<[u8]>) -> String {
+    azure_core::base64::encode(text)
+}
+
+fn claim_of(lease: i64, value: &[u8]) -> Value {
+    json!({"key": encoded("/tenure/orders/lease"), "value": encoded(value), "create_revision": "4",
+        "mod_revision": "5", "lease": lease.to_string()})
+}
+
+/// A read of the claim that the bid holds.
+fn ours(raft_term: u64) -> Reply {
+    let claim = claim_of(lease_number(bid().lease), &record::claim(&bid()));
+    Reply::Answer(200, json!({"header": header(raft_term), "kvs": [claim]}))
+}
+
+fn nothing() -> Reply {
+    Reply::Answer(200, json!({"header": header(2)}))
+}
+
+fn kept(raft_term: u64, ttl: i64) -> Reply {
+    let id = lease_number(bid().lease).to_string();
+    let mut result = json!({"header": header(raft_term), "ID": id});
+    if ttl != 0 {
+        result["TTL"] = ttl.to_string().into();
+    }
+    Reply::Answer(200, json!({"result": result}))
+}
+
+fn refusal(status: u16, code: u64, words: &str) -> Reply {
+    Reply::Answer(status, json!({"code": code, "message": words}))
+}
+
+fn outcome<T>(result: Result<T, StoreError>) -> String {
+    match result {
+        Ok(_) => "granted".to_owned(),
+        Err(error) => format!("{} {error}", error.outcome()),
+    }
+}
+
+#[tokio::test]
+async fn a_renewal_reads_the_claim_before_it_keeps_the_lease_alive() {
+    let member = Member::start().await;
+    let store = open(&settings(&[&member]));
+    member.says([ours(2), kept(2, 15)]);
+    assert_eq!(store.renew(&bid()).await, Ok(None));
+    let asked = member.asked();
+    let paths: Vec<_> = asked.iter().map(|it| it.path.as_str()).collect();
+    assert_eq!(paths, ["kv/range", "lease/keepalive"]);
+    assert_eq!(asked[0].body["range_end"], encoded("/tenure/orders/record\0"));
+    assert_eq!(asked[0].body["serializable"], Value::Null, "a quorum must answer");
+    assert_eq!(asked[1].body["ID"], lease_number(bid().lease).to_string());
+}
+
+#[tokio::test]
+async fn a_keepalive_counts_only_with_a_time_and_in_no_earlier_term() {
+    let member = Member::start().await;
+    let store = open(&settings(&[&member]));
+    for (reply, expected) in [
+        (kept(2, 15), "granted"),
+        (kept(3, 15), "granted"),
+        (kept(2, 16), "granted"),
+        (kept(2, 0), "refused the lease of /tenure/orders/ expired"),
+        (kept(2, -1), "refused"),
+        (kept(1, 15), "unavailable"),
+        (kept(2, 14), "settings"),
+        (
+            Reply::Answer(200, json!({"result": {"header": header(2), "ID": "1", "TTL": "15"}})),
+            "settings",
+        ),
+        (Reply::Answer(200, json!({"error": {"code": 14, "message": "no leader"}})), "unavailable"),
+        (Reply::Answer(200, json!({"error": {"grpc_code": 16, "message": "x"}})), "auth"),
+        (Reply::Answer(200, json!({})), "unavailable"),
+        (Reply::Text(200, ""), "settings"),
+    ] {
+        member.says([ours(2), reply.clone()]);
+        let found = outcome(store.renew(&bid()).await);
+        assert!(found.starts_with(expected), "{reply:?}: {found}");
+    }
+}
+
+#[tokio::test]
+async fn a_claim_that_is_not_ours_is_not_kept_alive() {
+    let member = Member::start().await;
+    let store = open(&settings(&[&member]));
+    let lease = lease_number(bid().lease);
+    let other = record::claim(&Bid { nonce: Nonce(6), ..bid() });
+    let seen = Seen::of(
+        &serde_json::from_value(
+            json!({"header": header(2), "kvs": [claim_of(lease, &record::claim(&bid()))]}),
+        )
+        .unwrap(),
+        &store.keys,
+    );
+    let broken = seen.unwrap().held.unwrap().broken();
+    for claims in [
+        vec![],
+        vec![claim_of(lease, &other)],
+        vec![claim_of(lease + 1, &record::claim(&bid()))],
+        vec![claim_of(0, &record::claim(&bid()))],
+        vec![claim_of(lease, &broken)],
+    ] {
+        let read = Reply::Answer(200, json!({"header": header(2), "kvs": claims}));
+        for ask in ["renew", "acquire again"] {
+            if ask != "renew" && claims.is_empty() {
+                continue;
+            }
+            member.says([read.clone()]);
+            let found = match ask {
+                "renew" => outcome(store.renew(&bid()).await),
+                _ => outcome(store.acquire(&bid()).await),
+            };
+            assert!(found.starts_with("refused"), "{ask} {claims:?}: {found}");
+            assert_eq!(member.paths(), ["kv/range"], "{claims:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_etcd_did_not_answer_is_unknown() {
+    let member = Member::start().await;
+    let store = open(&settings(&[&member]));
+    for reply in [
+        Reply::Text(200, "<html>welcome</html>"),
+        Reply::Text(200, "{}"),
+        Reply::Answer(200, json!({"kvs": []})),
+        Reply::Answer(200, json!({"header": {"revision": "1"}})),
+        Reply::Text(302, ""),
+        Reply::Text(404, "nothing here"),
+        Reply::Text(503, ""),
+        refusal(503, 14, "etcdserver: request timed out"),
+        refusal(404, 5, "etcdserver: requested lease not found"),
+        refusal(429, 8, "etcdserver: too many requests"),
+        refusal(403, 7, "etcdserver: permission denied"),
+    ] {
+        for ask in ["read", "renew", "acquire", "write", "release"] {
+            member.says([reply.clone()]);
+            let found = match ask {
+                "read" => store.read().await.map(drop),
+                "renew" => store.renew(&bid()).await.map(drop),
+                "acquire" => store.acquire(&bid()).await.map(drop),
+                "write" => store.write_term(&bid(), 1).await.map(drop),
+                _ => store.release(&bid()).await,
+            };
+            assert!(matches!(found, Err(StoreError::Unknown(_))), "{ask} {reply:?}: {found:?}");
+            assert_eq!(member.asked().len(), 1, "nothing is repeated");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_lease_of_an_earlier_attempt_is_counted_anew() {
+    let member = Member::start().await;
+    let store = open(&settings(&[&member]));
+    let exists = refusal(400, 9, "etcdserver: lease already exists");
+    let put = Reply::Answer(200, json!({"header": header(2), "succeeded": true}));
+    member.says([nothing(), exists.clone(), put.clone(), kept(2, 15)]);
+    assert_eq!(outcome(store.acquire(&bid()).await), "granted");
+    assert_eq!(member.paths(), ["kv/range", "lease/grant", "kv/txn", "lease/keepalive"]);
+    member.says([nothing(), exists, put.clone(), kept(2, 0)]);
+    assert!(outcome(store.acquire(&bid()).await).starts_with("refused"));
+    member.asked();
+    let granted = Reply::Answer(200, json!({"header": header(2), "ID": "1", "TTL": "15"}));
+    member.says([nothing(), granted, put]);
+    assert_eq!(outcome(store.acquire(&bid()).await), "granted");
+    let asked = member.asked();
+    assert_eq!(asked.len(), 3, "a new one needs no keepalive");
+    assert_eq!(asked[1].body["TTL"], "15");
+    assert_eq!(asked[2].body["compare"][0]["create_revision"], "0");
+    assert_eq!(asked[2].body["compare"][1]["mod_revision"], "0");
+}
+
+#[tokio::test]
+async fn a_bid_for_another_version_sends_nothing_more() {
+    let member = Member::start().await;
+    let store = open(&settings(&[&member]));
+    for seen in ["1", "", "missing"] {
+        member.says([nothing()]);
+        let bid = Bid { seen: Version(seen.into()), ..bid() };
+        assert!(outcome(store.acquire(&bid).await).starts_with("refused"));
+        assert_eq!(member.paths(), ["kv/range"]);
+    }
+}
+
+#[tokio::test]
+async fn a_call_stays_with_its_member_and_the_next_goes_to_another_if_that_did_not_answer() {
+    let (one, two) = (Member::start().await, Member::start().await);
+    let store = open(&settings(&[&one, &two]));
+    one.says([ours(2), refusal(503, 14, "etcdserver: no leader")]);
+    assert!(outcome(store.renew(&bid()).await).starts_with("unavailable"));
+    assert_eq!((one.asked().len(), two.asked().len()), (2, 0), "no retry inside a call");
+    two.says([ours(2), kept(2, 15), ours(2), kept(2, 0)]);
+    assert_eq!(outcome(store.renew(&bid()).await), "granted");
+    assert!(outcome(store.renew(&bid()).await).starts_with("refused"), "an answer like any other");
+    assert_eq!((one.asked().len(), two.asked().len()), (0, 4));
+    two.says([Reply::Text(502, "")]);
+    assert!(store.read().await.is_err());
+    one.says([nothing()]);
+    assert!(store.read().await.unwrap().free, "and back to the first");
+}
+
+#[tokio::test]
+async fn a_call_that_its_caller_gives_up_sends_the_next_to_another_member() {
+    let (one, two) = (Member::start().await, Member::start().await);
+    let store = open(&settings(&[&one, &two]));
+    one.says([Reply::Hang]);
+    let given_up = tokio::time::timeout(Duration::from_millis(300), store.read()).await;
+    assert!(given_up.is_err());
+    two.says([nothing(), nothing()]);
+    assert!(store.read().await.unwrap().free);
+    assert!(store.read().await.unwrap().free, "it stays there");
+}
+
+#[tokio::test]
+async fn a_member_that_is_gone_is_worth_an_immediate_retry_with_the_next() {
+    let (one, two) = (Member::start().await, Member::start().await);
+    let mut settings = settings(&[&one, &two]);
+    let gone = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    settings.members[0] = Url::parse(&format!("http://{gone}/")).unwrap();
+    let store = open(&settings);
+    let error = store.read().await.unwrap_err();
+    assert!(
+        matches!(&error, StoreError::RetryNow(it) if it.message.contains("cannot connect")),
+        "{error}"
+    );
+    two.says([nothing()]);
+    assert!(store.read().await.unwrap().free);
+}
+
+#[tokio::test]
+async fn a_member_that_does_not_answer_in_time_is_unknown() {
+    let member = Member::start().await;
+    let settings =
+        EtcdSettings { request_timeout: Duration::from_millis(200), ..settings(&[&member]) };
+    let store = open(&settings);
+    member.says([Reply::Hang]);
+    let found = outcome(store.read().await);
+    assert!(
+        found.starts_with("timeout") && found.contains("did not answer within 200ms"),
+        "{found}"
+    );
+}
+
+fn signed_in(token: &str) -> Reply {
+    Reply::Answer(200, json!({"header": {"cluster_id": "7"}, "token": token}))
+}
+
+#[tokio::test]
+async fn a_user_signs_in_once_and_again_when_its_token_is_refused() {
+    let member = Member::start().await;
+    let store = open(&with_user(&[&member]));
+    member.says([signed_in("t1"), nothing(), nothing()]);
+    assert!(store.read().await.is_ok() && store.read().await.is_ok());
+    let asked = member.asked();
+    assert_eq!(asked[0].path, "auth/authenticate");
+    assert_eq!(asked[0].body, json!({"name": "me", "password": "hunter2"}));
+    let tokens: Vec<_> = asked.iter().map(|it| it.token.as_deref()).collect();
+    assert_eq!(tokens, [None, Some("t1"), Some("t1")]);
+    for refused in [
+        refusal(401, 16, "etcdserver: invalid auth token"),
+        refusal(400, 3, "etcdserver: revision of auth store is old"),
+        refusal(400, 3, "etcdserver: user name is empty"),
+    ] {
+        member.says([refused, signed_in("t2"), nothing()]);
+        assert!(store.read().await.is_ok(), "nothing was done, so it is asked again");
+        assert_eq!(member.paths(), ["kv/range", "auth/authenticate", "kv/range"]);
+    }
+    let stale = || refusal(401, 16, "etcdserver: invalid auth token");
+    member.says([stale(), signed_in("t3"), stale()]);
+    assert!(outcome(store.read().await).starts_with("auth"), "once, and no more");
+    assert_eq!(member.asked().len(), 3);
+}
+
+#[tokio::test]
+async fn a_failed_sign_in_shows_no_password_and_is_tried_again_by_the_next_call() {
+    let member = Member::start().await;
+    let store = open(&with_user(&[&member]));
+    let failed = refusal(400, 3, "etcdserver: authentication failed, invalid user ID or password");
+    for _ in 0..2 {
+        member.says([failed.clone()]);
+        let error = store.read().await.unwrap_err();
+        assert_eq!(error.outcome(), "auth");
+        let shown = format!("{error} {error:?} {store:?}");
+        assert!(shown.contains("ETCD_PASSWORD") && !shown.contains("hunter2"), "{shown}");
+        assert_eq!(member.paths(), ["auth/authenticate"]);
+    }
+}
+
+#[tokio::test]
+async fn a_cluster_without_authentication_is_used_without_a_token() {
+    let member = Member::start().await;
+    let store = open(&with_user(&[&member]));
+    member.says([
+        refusal(400, 9, "etcdserver: authentication is not enabled"),
+        nothing(),
+        nothing(),
+    ]);
+    assert!(store.read().await.is_ok() && store.read().await.is_ok());
+    assert_eq!(member.paths(), ["auth/authenticate", "kv/range", "kv/range"]);
+}
+
+#[tokio::test]
+async fn a_claim_without_a_lease_never_ends_and_is_broken_at_once_only() {
+    let member = Member::start().await;
+    let store = open(&settings(&[&member]));
+    let endless = || {
+        let claim = claim_of(0, &record::claim(&bid()));
+        Reply::Answer(200, json!({"header": header(2), "kvs": [claim]}))
+    };
+    member.says([endless(), endless(), endless()]);
+    assert_eq!(store.read().await.unwrap().ends_in, Some(Duration::MAX));
+    let broken = store.break_lease(false).await;
+    assert!(matches!(broken, Err(StoreError::Refused(_))), "{broken:?}");
+    member.says([Reply::Answer(200, json!({"header": header(2), "succeeded": true}))]);
+    let broken = store.break_lease(true).await.unwrap();
+    assert!(matches!(broken, BreakOutcome::Held { free_in: Duration::ZERO, .. }));
+}

@@ -1,0 +1,194 @@
+//! Faults of etcd itself, with real candidates: its members are killed, stopped and without quorum,
+//! answers break off, rights are taken away, certificates are replaced. Fault 46.
+
+use testkit::etcd::half_answer::HalfAnswer;
+use testkit::etcd::server::{EtcdServer, PREFIX};
+use testkit::processes::{cluster, process};
+
+use std::time::Duration;
+
+use cluster::{Cluster, PATIENCE, Timings, logs};
+use process::{Process, until};
+use rustix::process::Signal;
+use tenure::clock;
+
+/// A lease with a margin of two seconds, and a renew-deadline for a busy machine.
+const ON_ETCD: Timings = Timings {
+    lease_duration: Duration::from_secs(9),
+    renew_deadline: Duration::from_secs(7),
+    retry_period: Duration::from_millis(500),
+    request_timeout: Duration::from_millis(1_500),
+};
+
+fn on(server: &EtcdServer) -> Cluster {
+    let mut cluster = Cluster::on(server.arguments(), server.variables(), ON_ETCD);
+    for name in ["a", "b", "c"] {
+        cluster.join(name, &[], &[]);
+    }
+    cluster
+}
+
+fn reach(candidate: &Process, state: &str) {
+    until(PATIENCE, &format!("{} is {state}", candidate.name), || {
+        (candidate.state()? == state).then_some(())
+    });
+}
+
+/// Returns the number of a candidate's requests with this operation and outcome, from the metrics.
+fn requests(candidate: &Process, op: &str, outcome: &str) -> u64 {
+    let (_, text) = candidate.get("/metrics").expect("it answers");
+    let words = format!(r#"op="{op}",outcome="{outcome}""#);
+    let line = text
+        .lines()
+        .find(|it| it.starts_with("tenure_store_requests_total") && it.contains(&words));
+    line.and_then(|it| it.rsplit(' ').next()?.parse().ok()).expect("the series is there")
+}
+
+/// Waits until a leader has lost its leadership at its own deadline, and not by an answer.
+fn lapses(candidate: &Process) {
+    until(PATIENCE, "it is passive", || (!candidate.is_leader()).then_some(()));
+    logs(candidate, r#""reason":"lapsed""#);
+    assert_eq!(requests(candidate, "renew", "refused"), 0, "nothing is refused without a quorum");
+}
+
+/// Waits for two leases of real time.
+fn wait_for_two_leases() {
+    let start = clock::now();
+    while start.elapsed_min(clock::now()) < ON_ETCD.lease_duration * 2 {
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// Waits until a leader has renewed some more times.
+fn renews_on(candidate: &Process) {
+    let before = requests(candidate, "renew", "ok");
+    until(PATIENCE, "it has renewed", || {
+        (requests(candidate, "renew", "ok") >= before + 6).then_some(())
+    });
+}
+
+#[test]
+fn fault_46_etcd_is_killed_and_restarted() {
+    let mut server = EtcdServer::start();
+    let cluster = on(&server);
+    let leader = cluster.settle();
+    server.members[0].process.kill();
+    lapses(&cluster.candidates[leader]);
+    server.members[0].restart();
+    server.becomes_ready(0);
+    cluster.settle();
+    // The leases have outlived the restart, and count their time anew.
+    assert!(cluster.verdict().terms.len() >= 2);
+}
+
+#[test]
+fn fault_46_etcd_is_stopped_for_two_leases() {
+    let server = EtcdServer::start();
+    let cluster = on(&server);
+    let leader = cluster.settle();
+    server.signal(0, Signal::STOP);
+    lapses(&cluster.candidates[leader]);
+    wait_for_two_leases();
+    assert!(cluster.candidates.iter().all(|it| !it.is_leader()), "nobody can have acquired it");
+    server.signal(0, Signal::CONT);
+    server.becomes_ready(0);
+    cluster.settle();
+    assert!(cluster.verdict().terms.len() >= 2);
+}
+
+#[test]
+fn fault_46_connections_are_reset_half_way_through_an_answer() {
+    let server = EtcdServer::start();
+    let proxy = HalfAnswer::before(server.members[0].port);
+    let store = format!("etcd://127.0.0.1:{}/{PREFIX}", proxy.port);
+    let mut cluster = Cluster::on(vec!["--store".to_owned(), store], Vec::new(), ON_ETCD);
+    for name in ["a", "b"] {
+        cluster.join(name, &[], &[]);
+    }
+    let leader = cluster.settle();
+    let term = cluster.term(leader);
+    for _ in 0..5 {
+        proxy.cut(2);
+        until(PATIENCE, "answers are cut", || (proxy.pending() == 0).then_some(()));
+        renews_on(&cluster.candidates[leader]);
+    }
+    reach(&cluster.candidates[leader], "leader");
+    assert_eq!(cluster.term(leader), term, "each is repeated on another connection");
+    // A bid whose answer breaks off is repeated with its id.
+    let first = cluster.candidates[leader].name.clone();
+    cluster.releases(leader);
+    proxy.cut(20);
+    cluster.candidates[leader].signal(Signal::TERM);
+    let other = 1 - leader;
+    cluster.leads(other, PATIENCE);
+    assert_eq!(cluster.verdict().terms.len(), 2, "after {first} the other, in one term");
+}
+
+#[test]
+fn fault_46_a_member_without_quorum_refuses_nothing() {
+    let mut server = EtcdServer::three();
+    let cluster = on(&server);
+    let leader = cluster.settle();
+    for member in [1, 2] {
+        server.members[member].process.kill();
+    }
+    lapses(&cluster.candidates[leader]);
+    wait_for_two_leases();
+    assert!(cluster.candidates.iter().all(|it| !it.is_leader()), "nobody can have acquired it");
+    for member in [1, 2] {
+        server.members[member].restart();
+    }
+    (0..3).for_each(|member| server.becomes_ready(member));
+    cluster.settle();
+    assert!(cluster.verdict().terms.len() >= 2);
+}
+
+/// The member does not come back by SIGCONT: etcd then may end the live lease, as docs/stores/etcd.md
+/// says, and what Tenure promises rests on etcd not doing so.
+#[test]
+fn fault_46_the_leader_of_etcd_is_stopped_and_restarted_after_two_leases() {
+    let mut server = EtcdServer::three();
+    let cluster = on(&server);
+    cluster.settle();
+    let stopped = server.leader();
+    server.signal(stopped, Signal::STOP);
+    wait_for_two_leases();
+    // The other two have a leader by now, whichever of the candidates that leaves in the lead.
+    cluster.settle();
+    server.members[stopped].restart();
+    server.becomes_ready(stopped);
+    cluster.settle();
+    cluster.verdict();
+}
+
+#[test]
+fn fault_46_rights_are_taken_away_while_leading() {
+    let server = EtcdServer::secured();
+    let cluster = on(&server);
+    let leader = cluster.settle();
+    server.take_rights();
+    lapses(&cluster.candidates[leader]);
+    assert!(requests(&cluster.candidates[leader], "renew", "auth") > 0);
+    logs(&cluster.candidates[leader], r#""cause":"auth""#);
+    server.give_rights();
+    cluster.settle();
+    for candidate in &cluster.candidates {
+        let log = candidate.log();
+        assert!(!log.contains("correct horse"), "the password of the user: {log}");
+    }
+    assert!(cluster.verdict().terms.len() >= 2);
+}
+
+#[test]
+fn fault_46_certificates_are_replaced_while_leading() {
+    let server = EtcdServer::secured();
+    let cluster = on(&server);
+    let leader = cluster.settle();
+    let term = cluster.term(leader);
+    for _ in 0..3 {
+        server.replace_certificates();
+        renews_on(&cluster.candidates[leader]);
+    }
+    assert_eq!(cluster.term(leader), term);
+    assert_eq!(cluster.verdict().terms.len(), 1);
+}
