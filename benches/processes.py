@@ -1,5 +1,5 @@
 """Shared by the benchmarks: Tenure and Azurite as processes, requests to them, and the rows of a table."""
-import contextlib, http.client, json, os, pathlib, re, socket, subprocess, time
+import contextlib, http.client, json, os, pathlib, random, re, socket, subprocess, time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 TENURE = pathlib.Path(os.environ.get("BENCH_PROGRAM", ROOT / "target/release/tenure"))
@@ -23,9 +23,12 @@ def now():
 
 
 def free_port():
-    with socket.socket() as it:
-        it.bind(("127.0.0.1", 0))
-        return it.getsockname()[1]
+    """Returns a free port below those that the kernel gives to outgoing connections, which might take it."""
+    while True:
+        port = random.randrange(10_000, 32_000)
+        with contextlib.suppress(OSError), socket.socket() as it:
+            it.bind(("127.0.0.1", port))
+            return port
 
 
 def until(question, bound=60.0, pause=0.002):
