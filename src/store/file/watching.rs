@@ -7,11 +7,10 @@
 
 use std::ffi::OsStr;
 use std::io;
-use std::sync::PoisonError;
 use std::time::Duration;
 
 use futures::StreamExt;
-use inotify::{Event, EventMask, Inotify, WatchMask};
+use inotify::{Event, EventMask, EventStream, Inotify, WatchMask};
 use tokio::time::sleep;
 
 use super::FileStore;
@@ -32,6 +31,18 @@ const EVENTS: WatchMask = WatchMask::MOVED_TO
     .union(WatchMask::ONLYDIR)
     .union(WatchMask::DONT_FOLLOW);
 
+/// The watch, kept from one [`watch`](FileStore::watch) to the next: to close one takes the kernel some
+/// 20 ms, during which the thread is stopped.
+#[derive(Default)]
+pub(super) struct Watching {
+    /// `None` before the first watch, and after one that failed.
+    events: Option<EventStream<[u8; 4096]>>,
+    /// Whether the record may have changed since it was last read.
+    is_unread: bool,
+    /// The record that was last read, without its times.
+    noticed: Option<Option<Stored>>,
+}
+
 /// A change of the record other than by a renewal.
 struct News {
     /// The acquisition that holds the lease, as far as the record shows.
@@ -42,41 +53,59 @@ impl FileStore {
     /// Resolves when the record has changed other than by a renewal; returns the acquisition that holds
     /// the lease.
     pub(super) async fn watch(&self) -> Option<Nonce> {
+        let mut watching = self.watching.lock().await;
         let mut pause = PAUSE.0;
         loop {
-            match self.watch_once(&mut pause).await {
-                Ok(held_by) => return held_by,
+            match self.watch_once(&mut watching, &mut pause).await {
+                Ok(News { held_by }) => return held_by,
                 Err(error) => tracing::debug!("the watch on the directory ended: {error}"),
             }
+            watching.events = None;
             sleep(pause).await;
             pause = (pause * 2).min(PAUSE.1);
         }
     }
 
-    /// Watches until there are news, or the watch fails; returns the acquisition that holds the lease.
-    async fn watch_once(&self, pause: &mut Duration) -> Result<Option<Nonce>, StoreError> {
-        let inotify = self.attempt(|attempt| {
+    /// Watches until there are news, or the watch fails.
+    async fn watch_once(
+        &self,
+        watching: &mut Watching,
+        pause: &mut Duration,
+    ) -> Result<News, StoreError> {
+        let failed = |error| FileError::io(self.place.directory(), "watched", error);
+        let events = match watching.events.take() {
+            Some(known) => known,
+            None => {
+                // The first read finds a change from before the watch began.
+                watching.is_unread = true;
+                self.begin_watch().await?.into_event_stream([0; 4096]).map_err(failed)?
+            }
+        };
+        let events = watching.events.insert(events);
+        loop {
+            if watching.is_unread {
+                let news = self.news(&mut watching.noticed).await?;
+                watching.is_unread = false;
+                if let Some(news) = news {
+                    return Ok(news);
+                }
+            }
+            *pause = PAUSE.0;
+            let event =
+                events.next().await.unwrap_or_else(|| Err(io::ErrorKind::BrokenPipe.into()));
+            watching.is_unread |= self.may_be_news(&event.map_err(failed)?).map_err(failed)?;
+        }
+    }
+
+    async fn begin_watch(&self) -> Result<Inotify, StoreError> {
+        self.attempt(|attempt| {
             let directory = attempt.place.directory();
             let failed = |error| FileError::io(directory, "watched", error);
             let inotify = Inotify::init().map_err(failed)?;
             inotify.watches().add(directory, EVENTS).map_err(failed)?;
             Ok(inotify)
-        });
-        let failed = |error| FileError::io(self.place.directory(), "watched", error);
-        let mut events = inotify.await?.into_event_stream([0; 4096]).map_err(failed)?;
-        // The first read finds a change from before the watch began.
-        loop {
-            if let Some(News { held_by }) = self.news().await? {
-                return Ok(held_by);
-            }
-            *pause = PAUSE.0;
-            loop {
-                let Some(event) = events.next().await else { return Ok(None) };
-                if self.may_be_news(&event.map_err(failed)?).map_err(failed)? {
-                    break;
-                }
-            }
-        }
+        })
+        .await
     }
 
     /// Returns whether an event may be a change of the record.
@@ -91,14 +120,13 @@ impl FileStore {
 
     /// Reads the record; returns `None` if it has not changed since the last time, other than by a
     /// renewal.
-    async fn news(&self) -> Result<Option<News>, StoreError> {
+    async fn news(&self, noticed: &mut Option<Option<Stored>>) -> Result<Option<News>, StoreError> {
         let read = self.attempt(|attempt| match attempt.place.open()? {
             Some(directory) => directory.read(),
             None => Ok(None),
         });
         let found = read.await?.map(Stored::without_times);
         let held_by = found.as_ref().and_then(Stored::held_by);
-        let mut noticed = self.noticed.lock().unwrap_or_else(PoisonError::into_inner);
         let known = noticed.replace(found);
         Ok((known != *noticed).then_some(News { held_by }))
     }
