@@ -22,7 +22,7 @@ use crate::clock::{LONGEST_SLEEP, Moment};
 use crate::election::{
     Answer, Election, Entropy, Input, Notice, Op, Progress, Refusal, Request, RequestId,
 };
-use crate::lease::{Cause, Failure, Nonce, StoreError};
+use crate::lease::{Cause, Change, Failure, Nonce, StoreError};
 use crate::metrics::Metrics;
 use crate::status::Heartbeat;
 use crate::store::LeaseStore;
@@ -61,7 +61,7 @@ enum Event {
     Answered(Answered),
     Message(Message),
     PublishAcked,
-    Wakeup(Option<Nonce>),
+    Changed(Change),
     Timeout,
 }
 
@@ -108,10 +108,10 @@ impl Driver {
                 answered = &mut call, if !call.is_terminated() => Event::Answered(answered),
                 Some(message) = self.inbox.recv() => Event::Message(message),
                 () = self.publisher.publish_acked() => Event::PublishAcked,
-                held_by = &mut changed => Event::Wakeup(held_by),
+                change = &mut changed => Event::Changed(change),
                 () = (self.timer)(sleep) => Event::Timeout,
             };
-            if matches!(event, Event::Wakeup(_)) {
+            if matches!(event, Event::Changed(_)) {
                 changed = store.changed();
             }
             reply = self.handle(event);
@@ -149,7 +149,7 @@ impl Driver {
                 (Input::Maintenance { imminent }, None)
             }
             Event::PublishAcked => (Input::PublishAcked, None),
-            Event::Wakeup(held_by) => (Input::Wakeup { held_by }, None),
+            Event::Changed(change) => (Input::Changed(change), None),
             Event::Timeout => (Input::Timeout, None),
         };
         let outcome = self.election.handle(input, (self.now)(), (self.entropy)());

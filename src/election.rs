@@ -169,7 +169,7 @@ impl Election {
         match input {
             Input::Timeout => self.handle_timeout(now, entropy),
             Input::Answer { id, answer } => self.handle_answer(id, answer, now, entropy),
-            Input::Wakeup { held_by } => self.handle_changed(held_by, now, entropy),
+            Input::Changed(change) => self.handle_changed(change, now, entropy),
             Input::Peer(notice) => self.handle_peer(&notice, now, entropy),
             Input::PublishAcked => self.handle_publish_acked(now, entropy),
             Input::ProbeResult { probe, healthy, begun_in } => {
@@ -258,7 +258,7 @@ impl Election {
             standing: self.standing(),
             since: self.since,
             holder: self.holder.clone(),
-            successor: self.successor.clone(),
+            successor: self.role.successor_to_write().or(self.successor.as_ref()).cloned(),
             hold_off: self.hold_off,
             workload_term: self.workload_term,
             released_term: self.released_term,

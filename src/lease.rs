@@ -91,6 +91,18 @@ pub struct Claim {
     pub lease_duration: Duration,
 }
 
+/// What a store reports unasked. It is never evidence that a lease is free.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// Something other than a renewal has changed, or may have.
+    News {
+        /// The acquisition that holds the lease; `None` if none does, or the store cannot tell.
+        held_by: Option<Nonce>,
+    },
+    /// The holder of an observer-timed lease has renewed it.
+    Renewal(Claim),
+}
+
 /// What the store keeps next to the lease: written at the start of a leadership, kept after its
 /// end.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -20,7 +20,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use crate::config::{Settings, StoreSettings};
-use crate::lease::{Bid, Grant, Nonce, Record, Rules, Snapshot, StoreError, Successor, Version};
+use crate::lease::{Bid, Change, Grant, Record, Rules, Snapshot, StoreError, Successor, Version};
 
 pub mod azure;
 #[cfg(feature = "etcd")]
@@ -95,10 +95,10 @@ pub trait LeaseStore: Send + Sync {
     /// held the lease, which has the same effect.
     async fn release(&self, bid: &Bid) -> Result<(), StoreError>;
 
-    /// Resolves when there is a reason to read now, which a renewal by its holder is not. Returns the
-    /// acquisition that holds the lease, by its nonce; `None` if none does, or the store cannot tell.
-    /// It is never evidence of anything, and never resolves if the store cannot notify.
-    async fn changed(&self) -> Option<Nonce> {
+    /// Resolves when there is a reason to read now, or when the holder of an observer-timed lease has
+    /// renewed it; no other renewal is reported. It is never evidence of anything, and never resolves if
+    /// the store cannot notify.
+    async fn changed(&self) -> Change {
         std::future::pending().await
     }
 }

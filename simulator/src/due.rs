@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tenure::clock::Moment;
-use tenure::lease::{Claim, Snapshot, StoreError};
+use tenure::lease::{Claim, StoreError};
 
 /// How far a time that a candidate computes may be off, because it multiplies with 24 bits.
 const ROUNDING: Duration = Duration::from_micros(100);
@@ -94,14 +94,14 @@ impl Retries {
 #[derive(Clone, Debug)]
 pub struct Sighting {
     claim: Claim,
-    /// The receipt of the first answer that showed this claim.
+    /// The receipt of the first answer or report that showed this claim.
     from: Moment,
 }
 
 impl Sighting {
-    /// Follows the lease of another answer.
-    pub fn update(known: Option<Self>, seen: &Snapshot, now: Moment) -> Option<Self> {
-        let claim = seen.claim.as_ref()?;
+    /// Follows the lease that another answer or report shows.
+    pub fn update(known: Option<Self>, claim: Option<&Claim>, now: Moment) -> Option<Self> {
+        let claim = claim?;
         let same = known.filter(|it| it.claim == *claim && !it.from.went_back(now));
         Some(same.unwrap_or_else(|| Self { claim: claim.clone(), from: now }))
     }

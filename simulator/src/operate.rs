@@ -69,7 +69,7 @@ impl Process {
     /// Records the result of a read.
     pub fn note_read(&mut self, answer: &Answer, node: u8, now: Moment) {
         let Answer::Snapshot(sight) = answer else { return };
-        self.sighting = Sighting::update(self.sighting.take(), sight, now);
+        self.sighting = Sighting::update(self.sighting.take(), sight.claim.as_ref(), now);
         let over = self.sighting.as_ref().is_some_and(|it| it.left(now).is_zero());
         if let Some(hold_off) = &mut self.hold_off {
             if sight.free || over || sight.record.nonce != hold_off.nonce {

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use tenure::election::{Answer, Input, Op, Request, RequestId};
-use tenure::lease::{Cause, Failure, StoreError};
+use tenure::lease::{Cause, Change, Failure, StoreError};
 
 use super::checker::{self, Leadership};
 use super::faults::Error;
@@ -12,7 +12,7 @@ use super::network::{self, Fate, Message};
 use super::operate;
 use super::queue::Event;
 use super::requests::Asked;
-use super::store::{Kind, Stage, Step};
+use super::store::{Kind, Stage, Step, Store};
 use super::timeline;
 use super::window::Window;
 use super::world::World;
@@ -187,7 +187,7 @@ impl World<'_> {
             return Step::Done(Ok(Answer::Snapshot(sight)));
         }
         let mut wrote = None;
-        let news = self.store.news();
+        let (news, claim) = (self.store.news(), self.store.claim());
         let done = self.store.step(&message.op, message.stage, self.now, &mut wrote);
         if let Some((term, nonce)) = wrote {
             let leadership = Leadership { term, nonce, node, life, revoked_at: None };
@@ -197,6 +197,8 @@ impl World<'_> {
         }
         if self.store.kind() != Kind::Blob && self.store.news() != news {
             self.wake_standbys();
+        } else if self.store.kind() == Kind::Object && self.store.claim() != claim {
+            self.show_standbys();
         }
         if let Some(timeline) = &mut self.timeline {
             for it in &self.nodes {
@@ -234,11 +236,33 @@ impl World<'_> {
         }
     }
 
+    /// Shows a renewal to most candidates, to some of them late.
+    fn show_standbys(&mut self) {
+        for node in 0..self.nodes.len() {
+            if self.rng.u8(..10) < 8 {
+                let at = self.now + self.rng.u64(MILLI..50 * MILLI);
+                let back = if self.rng.u8(..8) == 0 { self.rng.u8(1..=Store::KEPT) } else { 0 };
+                self.queue.plan(at, Event::Renewed { node: node as u8, back });
+            }
+        }
+    }
+
     /// Wakes a candidate up: the store reports a change.
     pub(super) fn wake(&mut self, node: u8) {
         let held_by = self.store.held_by(self.now);
         self.log(|_| format!("the store reports a change to candidate {node}"));
-        self.turn(node, Input::Wakeup { held_by });
+        self.turn(node, Input::Changed(Change::News { held_by }));
+    }
+
+    /// Shows a candidate the claim as it was `back` changes ago.
+    pub(super) fn show_renewal(&mut self, node: u8, back: u8) {
+        let claim = match back {
+            0 => self.store.claim(),
+            _ => self.store.earlier(back).and_then(|it| it.claim),
+        };
+        let Some(claim) = claim else { return };
+        self.log(|_| format!("the store shows a renewal to candidate {node}"));
+        self.turn(node, Input::Changed(Change::Renewal(claim)));
     }
 
     /// Delivers an answer to its candidate, also late and duplicate ones.

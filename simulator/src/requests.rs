@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tenure::clock::Moment;
 use tenure::election::{Answer, Op, Standing, State, Transition};
-use tenure::lease::{Nonce, StoreError};
+use tenure::lease::{Change, StoreError};
 
 use super::checker::Kind;
 use super::due::{Due, Sighting};
@@ -94,8 +94,18 @@ impl Process {
 }
 
 impl Process {
-    /// Follows a report of the store. A holder may renew at once, unless the report names its own lease.
-    pub fn is_woken(&mut self, held_by: Option<Nonce>, now: Moment) {
+    /// Follows a report of the store. A holder may renew at once, unless the report names its own lease;
+    /// the wait of an observer begins with a renewal.
+    pub fn is_told(&mut self, change: &Change, now: Moment) {
+        let held_by = match change {
+            Change::News { held_by } => *held_by,
+            Change::Renewal(claim) => {
+                if self.pace.course() != Course::Holds {
+                    self.sighting = Sighting::update(self.sighting.take(), Some(claim), now);
+                }
+                return;
+            }
+        };
         match &self.status.standing {
             Standing::Leader { .. } | Standing::Draining { .. } if held_by == self.nonce => {}
             Standing::Leader { .. } | Standing::Draining { .. } if self.waits_for.is_some() => {

@@ -164,7 +164,7 @@ impl Shell {
             }
             // The connection of a request that was given up is closed.
             Input::Answer { .. } => {}
-            Input::Wakeup { held_by } => self.desk.borrow_mut().notify(held_by),
+            Input::Changed(change) => self.desk.borrow_mut().notify(change),
             // What it publishes is acknowledged by those who do.
             Input::PublishAcked => {}
             // Its timers may be early, not late: any message makes it look at the clock.

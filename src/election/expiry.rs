@@ -3,7 +3,9 @@
 //!
 //! This is safe because each renewal changes the claim, and the belief of a holder counts from the
 //! sending of the request that wrote it. An observer receives it later, and so waits longer than
-//! the holder believes. A claim that changed between two reads starts the wait anew.
+//! the holder believes. A claim that changed between two reads starts the wait anew. A report of the
+//! store, however late, can start the wait like a read; only a read that shows the same claim at its end
+//! ends it.
 //!
 //! No wall clock is compared with that of another host. The bid that follows is a compare-and-set,
 //! so that of several observers one wins, and none if the holder renewed at the last instant.
@@ -11,23 +13,23 @@
 use std::time::Duration;
 
 use crate::clock::Moment;
-use crate::lease::{Claim, Snapshot, Version};
+use crate::lease::{Claim, Version};
 
 /// A claim as one observer has seen it, and since when.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Observation {
     claim: Claim,
-    /// The receipt of the first answer that showed this claim.
+    /// The receipt of the first answer or report that showed this claim.
     from: Moment,
 }
 
 impl Observation {
-    /// Updates the observation with an answer received at `now`. A claim other than the `known` one
-    /// starts a new wait, as does a clock that went back behind the start. Returns `None` if the
-    /// answer shows no claim.
+    /// Updates the observation with a claim that an answer or a report received at `now` shows. A
+    /// claim other than the `known` one starts a new wait, as does a clock that went back behind the
+    /// start. Returns `None` without a claim.
     #[must_use]
-    pub fn update(known: Option<Self>, snapshot: &Snapshot, now: Moment) -> Option<Self> {
-        let claim = snapshot.claim.as_ref()?;
+    pub fn update(known: Option<Self>, claim: Option<&Claim>, now: Moment) -> Option<Self> {
+        let claim = claim?;
         let same = known.filter(|it| it.claim == *claim && !it.from.went_back(now));
         Some(same.unwrap_or_else(|| Self { claim: claim.clone(), from: now }))
     }

@@ -52,6 +52,12 @@ impl Election {
         self.competes() && (invited || self.hold_off.is_none() && !others_wait && !lets_others_bid)
     }
 
+    /// Returns whether this candidate has stepped down and not read the store since: what the store
+    /// reports then is most likely its own release.
+    pub(super) fn is_leaving_to_others(&self) -> bool {
+        self.hold_off.is_some_and(|it| it.from.is_none())
+    }
+
     /// Returns how much longer a candidate of low priority lets others bid for a lease that it has seen
     /// free: up to one retry-period for priority 0, nothing from [`Config::DEFAULT_PRIORITY`] up, nor
     /// for the heir.

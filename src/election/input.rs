@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{Answer, PeerNotice, RequestId, State};
-use crate::lease::{Nonce, StoreError, Successor};
+use crate::lease::{Change, StoreError, Successor};
 
 /// An event, the argument of [`Election::handle`](super::Election::handle).
 #[derive(Clone, Debug, PartialEq)]
@@ -18,13 +18,10 @@ pub enum Input {
         /// Its answer.
         answer: Result<Answer, StoreError>,
     },
-    /// The store reports that something may have changed: a hint, never evidence. The next read of a
-    /// standby is due now, unless it backs off, and so is the next renewal of a holder that the report
-    /// does not name.
-    Wakeup {
-        /// The acquisition that holds the lease, if the store's report names one.
-        held_by: Option<Nonce>,
-    },
+    /// The store reports a change: a hint, never evidence. After news, the next read of a standby is
+    /// due now, unless it backs off, and so is the next renewal of a holder that the report does not
+    /// name. A renewal starts a standby's wait for the lease.
+    Changed(Change),
     /// A notice of the leader's stream: a hint like a wake-up, never evidence.
     Peer(PeerNotice),
     /// All publishers have acknowledged passive since the leadership ended: a pending release may be

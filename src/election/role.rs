@@ -167,6 +167,12 @@ impl Role {
         }
     }
 
+    /// Returns the successor that is to be written to the record, if any.
+    pub(super) fn successor_to_write(&self) -> Option<&Successor> {
+        let Self::Draining(it) = self else { return None };
+        it.pending_successor.as_ref().map(|it| &it.successor)
+    }
+
     /// Returns the operation that is due, if any.
     pub(super) fn next_request(&self, now: Moment) -> Option<Op> {
         if !self.until_next_request(now).is_zero() {

@@ -106,8 +106,9 @@ impl Election {
         };
         if let Some(left) = ends_in.filter(|_| !is_notified) {
             // Read when the lease ends rather than at the next poll, with jitter between
-            // candidates.
-            let jitter = period.mul_f32(entropy.jitter / 8.0);
+            // candidates, of which the heir is first.
+            let jitter = if self.is_heir() { 0.0 } else { entropy.jitter / 8.0 };
+            let jitter = period.mul_f32(jitter);
             // A lease without an end has the largest Duration left.
             timer.wait = timer.wait.min(left.saturating_add(jitter));
         }

@@ -18,7 +18,7 @@ pub struct Status {
     pub since: Moment,
     /// The last holder seen, which may be this candidate; `None` if unknown or free.
     pub holder: Option<Holder>,
-    /// The successor that the record names.
+    /// The successor that the record names, or that a draining leader is to write there.
     pub successor: Option<Successor>,
     /// The hold-off after a leadership that was given up.
     pub hold_off: Option<HoldOff>,

@@ -8,7 +8,7 @@ use super::role::{Bidding, Role};
 use super::{Answer, Belief, Election, Entropy, InFlight, Notice, Op, Reason};
 use super::{Holder, Observation, RetryTimer};
 use crate::clock::Moment;
-use crate::lease::{Bid, Grant, LeaseId, Record, Snapshot, StoreError};
+use crate::lease::{Bid, Claim, Grant, LeaseId, Record, Snapshot, StoreError};
 
 /// The largest term: no other is written after it, since beyond 2⁵³ some JSON readers cannot tell
 /// adjacent integers apart.
@@ -70,7 +70,7 @@ impl Election {
         let period = self.config.retry_period;
         match answer {
             Ok(Answer::Snapshot(mut snapshot)) => {
-                let left = self.observe(&snapshot, now);
+                let left = self.observe(snapshot.claim.as_ref(), now);
                 snapshot.free |= left.is_some_and(|it| it.is_zero());
                 self.apply_snapshot(&snapshot, now);
                 let bids = snapshot.free && self.may_bid(now);
@@ -300,8 +300,8 @@ impl Election {
 
     /// Continues or starts the wait for a lease whose time observers count, and returns how much of
     /// it is left; `None` if there is no such lease.
-    fn observe(&mut self, snapshot: &Snapshot, now: Moment) -> Option<Duration> {
-        self.observation = Observation::update(self.observation.take(), snapshot, now);
+    pub(super) fn observe(&mut self, claim: Option<&Claim>, now: Moment) -> Option<Duration> {
+        self.observation = Observation::update(self.observation.take(), claim, now);
         self.observation.as_ref().map(|it| it.left(now))
     }
 

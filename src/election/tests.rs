@@ -22,7 +22,7 @@ use super::{
 };
 use crate::clock::Moment;
 use crate::lease::{
-    Cause, Failure, Grant, LeaseId, Nonce, Record, Rules, Snapshot, StoreError, Version,
+    Cause, Change, Failure, Grant, LeaseId, Nonce, Record, Rules, Snapshot, StoreError, Version,
 };
 
 const LEASE: u64 = 15_000;

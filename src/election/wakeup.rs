@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::role::{HeldLease, Role};
 use super::{Election, Entropy, Op};
 use crate::clock::Moment;
-use crate::lease::Nonce;
+use crate::lease::Change;
 
 /// How many renewals in a retry-period are brought forward by wake-ups.
 const MOST_HINTED: u32 = 4;
@@ -36,13 +36,22 @@ impl Hints {
 }
 
 impl Election {
-    /// Handles a report of the store, which may name the acquisition that holds the lease. A standby
-    /// that another one precedes, as the leader's stream says, gives that one time to bid. A holder
+    /// Handles a report of the store, which may name the acquisition that holds the lease. To a standby
+    /// that observes the lease, a renewal is what a read would show. A standby that another one precedes, as the leader's stream says, gives that one time to bid. A holder
     /// ignores reports that name its own, such as those of its own writes; after any other it renews at
     /// once, so that a loss is known before the next renewal is due.
-    pub(super) fn handle_changed(&mut self, held_by: Option<Nonce>, now: Moment, entropy: Entropy) {
+    pub(super) fn handle_changed(&mut self, change: Change, now: Moment, entropy: Entropy) {
+        let held_by = match change {
+            Change::News { held_by } => held_by,
+            Change::Renewal(claim) => {
+                if matches!(self.role, Role::Standby { .. }) {
+                    self.observe(Some(&claim), now);
+                }
+                return self.handle_timeout(now, entropy);
+            }
+        };
         let held = match &self.role {
-            Role::Standby { .. } if self.gives_way() => {
+            Role::Standby { .. } if self.gives_way() || self.is_leaving_to_others() => {
                 self.stream.ask_read(now, self.head_start(entropy));
                 None
             }

@@ -28,7 +28,7 @@ use self::wire::{Number, Range};
 use super::{BreakOutcome, Finding, LeaseAdmin, LeaseStore, Presence};
 use crate::config::EtcdSettings;
 use crate::lease::{
-    Bid, Cause, Failure, Grant, Nonce, Rules, Snapshot, StoreError, Successor, Version,
+    Bid, Cause, Change, Failure, Grant, Rules, Snapshot, StoreError, Successor, Version,
 };
 
 mod access;
@@ -296,8 +296,8 @@ impl LeaseStore for Etcd {
         kept.map_or(Ok(()), |seen| Err(self.not_ours(&seen)))
     }
 
-    async fn changed(&self) -> Option<Nonce> {
-        self.watch().await
+    async fn changed(&self) -> Change {
+        Change::News { held_by: self.watch().await }
     }
 }
 

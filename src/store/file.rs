@@ -19,22 +19,23 @@
 //! frees the lease behind the holder's back.
 
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use tokio::sync::Semaphore;
+use tokio::sync::{Mutex, Semaphore};
 
-use self::attempt::{Attempt, BREAKING, Change, NOT_OURS, holds};
+use self::attempt::{Attempt, BREAKING, NOT_OURS, Outcome, holds};
 use self::directory::LeaseDirectory;
 use self::fault::FileError;
 use self::record::Stored;
+use self::watching::Watching;
 use super::{BreakOutcome, Finding, LeaseAdmin, LeaseStore, Presence};
 use crate::clock::{self, Moment};
 use crate::config::FileSettings;
 use crate::lease::{
-    Bid, Cause, Failure, Grant, Nonce, Record, Rules, Snapshot, StoreError, Successor, Version,
+    Bid, Cause, Change, Failure, Grant, Record, Rules, Snapshot, StoreError, Successor, Version,
 };
 
 mod attempt;
@@ -56,8 +57,7 @@ pub struct FileStore {
     place: Arc<LeaseDirectory>,
     clock: Arc<dyn Fn() -> Moment + Send + Sync>,
     attempts: Arc<Semaphore>,
-    /// The record that the watch has seen last, without its times; none before its first read.
-    noticed: Mutex<Option<Option<Stored>>>,
+    watching: Mutex<Watching>,
 }
 
 impl fmt::Debug for FileStore {
@@ -83,7 +83,7 @@ impl FileStore {
             place: Arc::new(LeaseDirectory::new(settings)),
             clock: Arc::new(clock),
             attempts: Arc::new(Semaphore::new(MOST_ATTEMPTS)),
-            noticed: Mutex::default(),
+            watching: Mutex::default(),
         }
     }
 
@@ -126,7 +126,7 @@ impl Drop for GivesUp {
 }
 
 /// Converts the outcome of a change to an answer of the store.
-fn answer<T>(outcome: Change<T>) -> Result<T, StoreError> {
+fn answer<T>(outcome: Outcome<T>) -> Result<T, StoreError> {
     outcome.map_err(|why| StoreError::Refused(Failure::new(Cause::Lease, why)))
 }
 
@@ -262,8 +262,8 @@ impl LeaseStore for FileStore {
         answer(outcome.await?)
     }
 
-    async fn changed(&self) -> Option<Nonce> {
-        self.watch().await
+    async fn changed(&self) -> Change {
+        Change::News { held_by: self.watch().await }
     }
 }
 
@@ -351,7 +351,7 @@ mod tests {
     use rustix::io::Errno;
 
     use super::*;
-    use crate::lease::{Candidate, LeaseId};
+    use crate::lease::{Candidate, LeaseId, Nonce};
 
     /// Whether the disk fails to sync, and how often it has synced.
     static FAILS: AtomicBool = AtomicBool::new(false);

@@ -23,7 +23,7 @@ use crate::config::KubernetesSettings;
 use crate::kube::objects::Lease;
 use crate::kube::{Dated, Kube, KubeError};
 use crate::lease::{
-    Bid, Cause, Failure, Grant, Nonce, Record, Rules, Snapshot, StoreError, Successor, Version,
+    Bid, Cause, Change, Failure, Grant, Record, Rules, Snapshot, StoreError, Successor, Version,
 };
 
 mod doctor;
@@ -274,7 +274,7 @@ impl LeaseStore for Kubernetes {
         self.change(bid, edit).await.map(drop)
     }
 
-    async fn changed(&self) -> Option<Nonce> {
+    async fn changed(&self) -> Change {
         self.watch().await
     }
 }

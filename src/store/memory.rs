@@ -12,8 +12,8 @@ use tokio::sync::Notify;
 use super::{BreakOutcome, Finding, LeaseAdmin, LeaseStore, Verdict};
 use crate::clock::{self, Moment};
 use crate::lease::{
-    Bid, Cause, Failure, Grant, LeaseId, Nonce, Record, Rules, Snapshot, StoreError, Successor,
-    Version,
+    Bid, Cause, Change, Failure, Grant, LeaseId, Nonce, Record, Rules, Snapshot, StoreError,
+    Successor, Version,
 };
 
 /// A handle to a lease in memory; clones share the lease.
@@ -267,7 +267,7 @@ impl LeaseStore for Memory {
 
     /// Resolves once for each change that this handle has not read, so that no change between a
     /// read and the wait is missed.
-    async fn changed(&self) -> Option<Nonce> {
+    async fn changed(&self) -> Change {
         loop {
             let notified = self.shared.changed.notified();
             let (changes, held_by) = {
@@ -275,7 +275,7 @@ impl LeaseStore for Memory {
                 (state.changes, state.lease.as_ref().map(|lease| lease.nonce))
             };
             if self.told.swap(changes, Ordering::Relaxed) != changes {
-                return held_by;
+                return Change::News { held_by };
             }
             notified.await;
         }
@@ -360,9 +360,9 @@ mod tests {
         let other = memory.clone();
         let a = bid(1, other.read().await.unwrap().version);
         memory.acquire(&a).await.unwrap();
-        assert_eq!(other.changed().await, Some(a.nonce));
+        assert_eq!(other.changed().await, Change::News { held_by: Some(a.nonce) });
         memory.release(&a).await.unwrap();
-        assert_eq!(other.changed().await, None);
+        assert_eq!(other.changed().await, Change::News { held_by: None });
     }
 
     #[tokio::test]

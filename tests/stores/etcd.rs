@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-use bids::{A, B, soon};
+use bids::{A, B, news, soon};
 use conformance::Harness;
 use tenure::config::{EtcdSettings, EtcdUser, SecretSource};
 use tenure::lease::{Bid, Nonce, Version};
@@ -42,26 +42,26 @@ async fn a_watch_tells_of_each_change_of_hands_and_of_no_renewal() {
     let server = server(Plain::server).await;
     let settings = server.settings("watched");
     let (leader, standby) = (open(&settings), open(&settings));
-    assert_eq!(soon(standby.changed()).await, None, "it begins with the present state");
+    assert_eq!(soon(news(&standby)).await, None, "it begins with the present state");
     let a = bid(&leader, A).await;
     soon(leader.acquire(&a)).await.unwrap();
-    assert_eq!(soon(standby.changed()).await, Some(Nonce(A)));
+    assert_eq!(soon(news(&standby)).await, Some(Nonce(A)));
     soon(leader.write_term(&a, 1)).await.unwrap();
-    assert_eq!(soon(standby.changed()).await, Some(Nonce(A)), "the term is news too");
+    assert_eq!(soon(news(&standby)).await, Some(Nonce(A)), "the term is news too");
     for _ in 0..3 {
         soon(leader.renew(&a)).await.unwrap();
     }
-    let quiet = tokio::time::timeout(Duration::from_millis(500), standby.changed()).await;
+    let quiet = tokio::time::timeout(Duration::from_millis(500), news(&standby)).await;
     assert!(quiet.is_err(), "a renewal is none: {quiet:?}");
     soon(leader.release(&a)).await.unwrap();
-    assert_eq!(soon(standby.changed()).await, None);
+    assert_eq!(soon(news(&standby)).await, None);
     // What happens while nobody waits is not missed.
     let b = bid(&leader, B).await;
     soon(leader.acquire(&b)).await.unwrap();
     soon(leader.break_lease(true)).await.unwrap();
-    let mut told = soon(standby.changed()).await;
+    let mut told = soon(news(&standby)).await;
     if told == Some(Nonce(B)) {
-        told = soon(standby.changed()).await;
+        told = soon(news(&standby)).await;
     }
     assert_eq!(told, None, "the last state counts");
 }
@@ -71,7 +71,7 @@ async fn a_watch_survives_compaction_and_a_restart() {
     let mut server = tokio::task::spawn_blocking(EtcdServer::start).await.unwrap();
     let settings = server.settings("watched");
     let (leader, standby) = (open(&settings), open(&settings));
-    soon(standby.changed()).await;
+    soon(news(&standby)).await;
     for number in [A, B] {
         let it = bid(&leader, number).await;
         soon(leader.acquire(&it)).await.unwrap();
@@ -87,7 +87,7 @@ async fn a_watch_survives_compaction_and_a_restart() {
     })
     .await
     .unwrap();
-    let waiting = tokio::spawn(async move { standby.changed().await });
+    let waiting = tokio::spawn(async move { news(&standby).await });
     tokio::time::sleep(Duration::from_millis(200)).await;
     let a = bid(&leader, A).await;
     soon(leader.acquire(&a)).await.unwrap();

@@ -12,6 +12,7 @@ use tenure::config::FileSettings;
 use tenure::lease::{Bid, Candidate, LeaseId, Nonce, Successor};
 use tenure::store::file::FileStore;
 use tenure::store::{LeaseAdmin, LeaseStore};
+use testkit::stores::bids::news;
 use tokio::time::timeout;
 
 /// How long a standby must stay asleep to count as not woken.
@@ -43,14 +44,14 @@ async fn bid(store: &FileStore, number: u128) -> Bid {
 
 /// Waits until the store has told of everything that has happened so far.
 async fn settled(watcher: &FileStore) {
-    timeout(SOON, watcher.changed()).await.expect("the first look is a reason to read");
+    timeout(SOON, news(watcher)).await.expect("the first look is a reason to read");
 }
 
 /// Asserts that `change` wakes a watcher that has seen everything before it; returns the holder that it
 /// is told.
 async fn wakes(watcher: &Arc<FileStore>, change: impl AsyncFnOnce()) -> Option<Nonce> {
     let waiting = Arc::clone(watcher);
-    let woken = tokio::spawn(async move { waiting.changed().await });
+    let woken = tokio::spawn(async move { news(waiting.as_ref()).await });
     change().await;
     timeout(SOON, woken).await.expect("woken").expect("no panic")
 }
@@ -70,7 +71,7 @@ async fn each_change_but_a_renewal_wakes_a_standby() {
     assert_eq!(wakes(&watcher, set).await, Some(a.nonce));
     for _ in 0..3 {
         holder.renew(&a).await.expect("renewed");
-        assert!(timeout(QUIET, watcher.changed()).await.is_err(), "a renewal is no news");
+        assert!(timeout(QUIET, news(watcher.as_ref())).await.is_err(), "a renewal is no news");
     }
     let broken = async || _ = holder.break_lease(false).await.expect("broken");
     assert_eq!(wakes(&watcher, broken).await, None, "its holder cannot renew it");
@@ -142,7 +143,7 @@ async fn a_change_between_two_waits_is_not_missed() {
     settled(&watcher).await;
     let a = bid(&holder, 1).await;
     holder.acquire(&a).await.expect("granted");
-    timeout(SOON, watcher.changed()).await.expect("woken");
+    timeout(SOON, news(watcher.as_ref())).await.expect("woken");
 }
 
 #[tokio::test]

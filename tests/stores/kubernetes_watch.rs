@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use kube_server::answers::Answer;
 use kube_server::{Fault, KubeServer};
-use lease_lock::{A, B, bid, lead, open, seeing, soon, usurp};
+use lease_lock::{A, B, bid, lead, news, open, seeing, soon, usurp};
 use serde_json::{Value, json};
-use tenure::lease::Successor;
+use tenure::lease::{Change, Successor};
 use tenure::store::kubernetes::Kubernetes;
 use tenure::store::{LeaseAdmin, LeaseStore};
 
@@ -19,12 +19,12 @@ const QUIET: Duration = Duration::from_millis(400);
 /// Waits until a standby has seen the current state and sleeps.
 async fn asleep(standby: &Kubernetes) {
     let _ = soon(standby.read()).await;
-    while tokio::time::timeout(QUIET, standby.changed()).await.is_ok() {}
+    while tokio::time::timeout(QUIET, news(standby)).await.is_ok() {}
 }
 
 /// Returns whether the standby is woken within [`QUIET`].
 async fn woken(standby: &Kubernetes) -> bool {
-    tokio::time::timeout(QUIET, standby.changed()).await.is_ok()
+    tokio::time::timeout(QUIET, news(standby)).await.is_ok()
 }
 
 #[tokio::test]
@@ -35,22 +35,22 @@ async fn a_standby_is_woken_by_changes_it_can_act_on() {
     asleep(&standby).await;
     let successor = Successor { identity: "web-11".to_owned(), hold_off: Duration::from_secs(9) };
     soon(store.set_successor(&a, &successor)).await.unwrap();
-    soon(standby.changed()).await;
+    soon(news(&standby)).await;
     soon(store.release(&a)).await.unwrap();
-    soon(standby.changed()).await;
+    soon(news(&standby)).await;
     let b = seeing(&store, bid(B)).await;
     soon(store.acquire(&b)).await.unwrap();
-    soon(standby.changed()).await;
+    soon(news(&standby)).await;
     soon(store.write_term(&b, 0)).await.unwrap();
-    soon(standby.changed()).await;
+    soon(news(&standby)).await;
     soon(store.break_lease(false)).await.unwrap();
-    soon(standby.changed()).await;
+    soon(news(&standby)).await;
     server.delete("leases", "team", "orders");
-    soon(standby.changed()).await;
+    soon(news(&standby)).await;
     server.put("leases", "team", "orders", json!({"spec": {}}));
-    soon(standby.changed()).await;
+    soon(news(&standby)).await;
     server.modify("leases", "team", "orders", usurp);
-    soon(standby.changed()).await;
+    soon(news(&standby)).await;
 }
 
 #[tokio::test]
@@ -66,7 +66,18 @@ async fn renewals_and_unrelated_changes_wake_no_standby() {
     }
     assert!(!woken(&standby).await);
     soon(store.release(&a)).await.unwrap();
-    soon(standby.changed()).await;
+    soon(news(&standby)).await;
+}
+
+#[tokio::test]
+async fn a_renewal_is_shown_as_a_read_would_show_it() {
+    let server = KubeServer::start();
+    let (store, standby) = (open(&server), open(&server));
+    let (a, _) = lead(&store, A).await;
+    asleep(&standby).await;
+    soon(store.renew(&a)).await.unwrap();
+    let claim = soon(standby.read()).await.unwrap().claim.expect("it is held");
+    assert_eq!(soon(standby.changed()).await, Change::Renewal(claim));
 }
 
 #[tokio::test]
@@ -76,7 +87,7 @@ async fn a_standby_sends_no_request_while_nothing_changes() {
     let (_, _) = lead(&store, A).await;
     asleep(&standby).await;
     server.take_log();
-    let mut waiting = standby.changed();
+    let mut waiting = std::pin::pin!(news(&standby));
     assert!(tokio::time::timeout(QUIET * 3, &mut waiting).await.is_err());
     assert_eq!(server.count("any"), 0);
     assert!(server.count("watch leases") <= 1, "{}", server.count("watch leases"));
@@ -117,7 +128,7 @@ async fn a_release_is_reported_after_an_expired_version_and_after_cut_watches() 
         // A spurious wake-up is allowed: it only causes a read.
         while woken(&standby).await {}
         soon(store.release(&held)).await.unwrap();
-        tokio::time::timeout(Duration::from_secs(40), standby.changed())
+        tokio::time::timeout(Duration::from_secs(40), news(&standby))
             .await
             .unwrap_or_else(|_| panic!("{trouble}: the release is not reported"));
     }
@@ -143,7 +154,7 @@ async fn a_watch_that_fails_is_retried_with_a_backoff() {
         server.take_log();
         let all = async {
             loop {
-                standby.changed().await;
+                news(&standby).await;
             }
         };
         let ended = tokio::time::timeout(Duration::from_secs(2), all).await;
@@ -172,7 +183,7 @@ async fn a_watch_that_ends_at_once_is_retried_with_a_growing_backoff() {
         }
     };
     let waiting = async {
-        tokio::select! { () = cutting => {}, _ = standby.changed() => {} }
+        tokio::select! { () = cutting => {}, _ = news(&standby) => {} }
     };
     let waiting = tokio::time::timeout(Duration::from_secs(6), waiting).await;
     assert!(waiting.is_err(), "nothing has changed");

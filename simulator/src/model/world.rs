@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use tenure::election::Input;
 
-use tenure::lease::LeaseId;
+use tenure::lease::{Change, LeaseId};
 
 use super::bounds::{Bounds, Fault};
 use super::notice::Notified;
@@ -256,7 +256,7 @@ impl World {
     /// Handles a wake-up, the read and its answer at one instant: a read changes nothing in the store,
     /// and its bid may still be late.
     fn read(&mut self, who: u8) -> Option<()> {
-        self.peer_mut(who).turn(Input::Wakeup { held_by: None });
+        self.peer_mut(who).turn(Input::Changed(Change::News { held_by: None }));
         let mut message = self.peer_mut(who).wire.take()?;
         message.answer = Some(self.store.serve(&message.op));
         self.peer_mut(who).wire = Some(message);

@@ -12,7 +12,7 @@ use fastrand::Rng;
 use futures::future::BoxFuture;
 use tenure::clock::Moment;
 use tenure::election::{Answer, Entropy, Op};
-use tenure::lease::{Bid, Grant, Nonce, Rules, Snapshot, StoreError, Successor, Version};
+use tenure::lease::{Bid, Change, Grant, Nonce, Rules, Snapshot, StoreError, Successor, Version};
 use tenure::publish::file::{Outside, Work};
 use tenure::store::LeaseStore;
 use tokio::sync::oneshot;
@@ -36,7 +36,7 @@ pub struct Desk {
     /// Who waits for the answer of the store.
     call: Option<oneshot::Sender<Answered>>,
     /// Who waits for a notice of the store.
-    changed: Option<oneshot::Sender<Option<Nonce>>>,
+    changed: Option<oneshot::Sender<Change>>,
     timers: Vec<(u32, oneshot::Sender<()>)>,
     writes: Vec<(u32, Work, oneshot::Sender<io::Result<()>>)>,
     due: Vec<Due>,
@@ -164,10 +164,10 @@ impl Desk {
         }
     }
 
-    /// Delivers a notice of the store, with the acquisition that it names.
-    pub fn notify(&mut self, held_by: Option<Nonce>) {
+    /// Delivers a report of the store.
+    pub fn notify(&mut self, change: Change) {
         if let Some(changed) = self.changed.take() {
-            let _ = changed.send(held_by);
+            let _ = changed.send(change);
         }
     }
 
@@ -277,12 +277,12 @@ impl LeaseStore for Store {
         ask(Op::Release(bid.clone().into())).await.map(drop)
     }
 
-    async fn changed(&self) -> Option<Nonce> {
+    async fn changed(&self) -> Change {
         let (changed, changes) = oneshot::channel();
         here(|desk| desk.changed = Some(changed));
         // A later wait takes the place of this one.
         match changes.await {
-            Ok(held_by) => held_by,
+            Ok(change) => change,
             Err(_) => std::future::pending().await,
         }
     }

@@ -3,17 +3,29 @@
 use super::*;
 use crate::lease::Claim;
 
+/// The claim after the holder has renewed for the `renewal`-th time.
+fn claim(renewal: u64) -> Claim {
+    Claim { spec: Version(renewal.to_string().into()), lease_duration: ms(ITS_LEASE) }
+}
+
+/// The store shows a renewal.
+fn show(bench: &mut Bench, renewal: u64) {
+    let entropy = bench.entropy();
+    let change = Change::Renewal(claim(renewal));
+    let _ = bench.election.handle(Input::Changed(change), bench.now, entropy);
+    bench.drain();
+}
+
 /// The duration of the observed lease, longer than that of the candidate.
 const ITS_LEASE: u64 = 20_000;
 
 /// A read of a Lease in its `version`, whose holder has renewed it for the `renewal`-th time.
 fn claimed(renewal: u64, version: u64) -> Result<Answer, StoreError> {
-    let spec = Version(renewal.to_string().into());
     Ok(Answer::Snapshot(Snapshot {
         free: false,
         record: record(Some(7)),
         version: Version(version.to_string().into()),
-        claim: Some(Claim { spec, lease_duration: ms(ITS_LEASE) }),
+        claim: Some(claim(renewal)),
         ends_in: None,
     }))
 }
@@ -71,6 +83,42 @@ fn r2_a_renewal_begins_the_wait_anew_and_changed_metadata_does_not() {
         panic!("no bid: {:?}", bench.request);
     };
     assert_eq!(bid.seen, Version(reads.to_string().into()), "compares and sets what it saw last");
+}
+
+#[test]
+fn r2_the_wait_begins_when_the_store_shows_a_renewal_and_ends_with_a_read() {
+    let mut bench = Bench::new(config());
+    bench.answer(claimed(1, 1));
+    show(&mut bench, 2);
+    assert!(bench.request.is_none(), "a renewal is no reason to read");
+    let waited = until_it_bids(&mut bench, || claimed(2, 2));
+    assert!((ITS_LEASE..=ITS_LEASE + RETRY / 8).contains(&waited), "{waited}: from the report");
+
+    let mut bench = Bench::new(config());
+    bench.answer(claimed(1, 1));
+    bench.pass(ITS_LEASE);
+    show(&mut bench, 2);
+    assert!(
+        bench.request.is_none_or(|it| it.op.name() == "read"),
+        "what it read is over, and renewed"
+    );
+}
+
+#[test]
+fn r2_a_renewal_that_is_shown_late_lengthens_the_wait() {
+    let mut bench = Bench::new(config());
+    bench.answer(claimed(2, 2));
+    bench.pass(1_000);
+    show(&mut bench, 1);
+    let waited = until_it_bids(&mut bench, || claimed(2, 2));
+    assert!(waited >= ITS_LEASE, "{waited}: from the read after it");
+}
+
+#[test]
+fn a_leader_takes_no_renewal_for_that_of_another() {
+    let mut bench = Bench::leader();
+    show(&mut bench, 1);
+    assert!(bench.leads() && bench.request.is_none());
 }
 
 #[test]

@@ -170,8 +170,9 @@ impl Witness {
                 bench.drain();
             }
             Event::Changed(holder) => {
-                let (held_by, entropy) = (Some(Nonce(holder)), bench.entropy());
-                bench.election.handle_changed(held_by, bench.now, entropy);
+                let entropy = bench.entropy();
+                let change = Change::News { held_by: Some(Nonce(holder)) };
+                bench.election.handle_changed(change, bench.now, entropy);
                 bench.drain();
             }
             Event::Notice(notice) => {

@@ -318,6 +318,7 @@ fn a_transfer_names_the_successor_under_the_lease_before_it_is_released() {
     let mut bench = Bench::leader();
     assert_eq!(bench.command(Command::Transfer(successor())), Ok(Progress::Begun));
     assert_eq!((bench.leads(), bench.state()), (false, State::Draining));
+    assert_eq!(bench.election.status().successor, Some(successor()), "the next in line");
     bench.publish_acked();
     bench.expect("set-successor");
     bench.answer(broken());

@@ -5,7 +5,7 @@ use super::*;
 /// Hands in a report of the store that names this holder, as the driver does.
 fn report(bench: &mut Bench, held_by: Option<Nonce>) {
     let entropy = bench.entropy();
-    let _ = bench.election.handle(Input::Wakeup { held_by }, bench.now, entropy);
+    let _ = bench.election.handle(Input::Changed(Change::News { held_by }), bench.now, entropy);
     bench.drain();
 }
 

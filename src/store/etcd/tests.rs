@@ -13,6 +13,7 @@ use url::Url;
 
 use super::*;
 use crate::config::{EtcdUser, SecretSource};
+use crate::lease::Nonce;
 use crate::lease::{Candidate, LeaseId};
 
 /// What a member answers next.

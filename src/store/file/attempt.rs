@@ -43,7 +43,7 @@ pub(super) const BREAKING: &str =
     "an operator is breaking the lease, which is free once it expires";
 
 /// The outcome of a change to the record: granted, or refused with a reason.
-pub(super) type Change<T> = Result<T, &'static str>;
+pub(super) type Outcome<T> = Result<T, &'static str>;
 
 impl Attempt {
     pub(super) fn boot_id(&self) -> Result<String, FileError> {
@@ -100,8 +100,8 @@ impl Attempt {
     pub(super) fn change<T>(
         &self,
         bid: &Bid,
-        change: impl FnOnce(&Locked<'_>, &mut Stored) -> Result<Change<T>, FileError>,
-    ) -> Result<Change<T>, FileError> {
+        change: impl FnOnce(&Locked<'_>, &mut Stored) -> Result<Outcome<T>, FileError>,
+    ) -> Result<Outcome<T>, FileError> {
         match self.place.open()? {
             Some(directory) => self.change_in(&directory, bid, change),
             None => Ok(Err(NOT_OURS)),
@@ -114,8 +114,8 @@ impl Attempt {
         &self,
         directory: &Directory<'_>,
         bid: &Bid,
-        change: impl FnOnce(&Locked<'_>, &mut Stored) -> Result<Change<T>, FileError>,
-    ) -> Result<Change<T>, FileError> {
+        change: impl FnOnce(&Locked<'_>, &mut Stored) -> Result<Outcome<T>, FileError>,
+    ) -> Result<Outcome<T>, FileError> {
         let locked = self.lock(directory).map_err(FileError::before_writing)?;
         let found = directory.read()?;
         let mut stored = found.clone().unwrap_or_else(Stored::first);
@@ -157,7 +157,7 @@ impl Locked<'_> {
 }
 
 /// Checks that the bid holds the lease and may write under it; otherwise returns the reason.
-pub(super) fn holds(bid: &Bid, locked: &Locked<'_>, stored: &Stored) -> Change<()> {
+pub(super) fn holds(bid: &Bid, locked: &Locked<'_>, stored: &Stored) -> Outcome<()> {
     if stored.is_free(&locked.now) || !stored.is_of(bid, &locked.now) {
         return Err(NOT_OURS);
     }

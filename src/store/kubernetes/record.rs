@@ -139,7 +139,7 @@ fn wrote(lease: &Lease, record: &Record) -> bool {
 }
 
 /// Returns the claim whose time observers count: a renewal changes it, and no other write does.
-fn claim(lease: &Lease, place: &str) -> Result<Option<Claim>, Failure> {
+pub(super) fn claim(lease: &Lease, place: &str) -> Result<Option<Claim>, Failure> {
     let Some(holder) = holder(lease) else {
         return Ok(None);
     };

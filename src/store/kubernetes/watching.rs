@@ -1,5 +1,6 @@
 //! A watch on the Lease, which wakes a standby for a release before its next poll, and a leader that
-//! has lost the Lease before its next renewal.
+//! has lost the Lease before its next renewal. It also shows each renewal, from which a standby counts
+//! the time of the lease.
 //!
 //! It is never evidence of anything. Errors are waited out here, since nothing else handles them;
 //! without the permission to watch, a standby sees a release at its next poll.
@@ -15,7 +16,7 @@ use uuid::Uuid;
 use super::{Kubernetes, record};
 use crate::kube::objects::Lease;
 use crate::kube::{KubeError, Watched};
-use crate::lease::Nonce;
+use crate::lease::Change;
 
 /// The pause from the end of one watch to the next, from the first value doubling to the second
 /// while nothing is received. A shorter one loads a failing server more; a longer one leaves
@@ -42,26 +43,21 @@ pub(super) struct Noticed {
 
 impl Noticed {
     /// Records the state of the Lease, or its deletion; returns `None` if that is of no interest.
-    fn take(&mut self, lease: &Lease, there: bool) -> Option<News> {
+    fn take(&mut self, lease: &Lease, there: bool, place: &str) -> Option<Change> {
         let version = &lease.metadata.resource_version;
         self.version = (!version.is_empty()).then(|| version.clone());
         let news = if there { record::news(lease) } else { "gone".to_owned() };
         let known = self.news.replace(news);
-        let held_by = record::held_by(lease).filter(|_| there);
-        (known != self.news).then_some(News { held_by })
+        if known != self.news {
+            return Some(Change::News { held_by: record::held_by(lease).filter(|_| there) });
+        }
+        record::claim(lease, place).ok().flatten().map(Change::Renewal)
     }
 }
 
-/// A change of the Lease other than by a renewal.
-struct News {
-    /// The acquisition that holds the Lease, as far as it shows.
-    held_by: Option<Nonce>,
-}
-
 impl Kubernetes {
-    /// Resolves when the Lease has changed other than by a renewal; returns the acquisition that holds
-    /// it.
-    pub(super) async fn watch(&self) -> Option<Nonce> {
+    /// Resolves when the Lease has changed.
+    pub(super) async fn watch(&self) -> Change {
         let mut pause = PAUSE.0;
         loop {
             let from = self.noticed().version.clone();
@@ -75,8 +71,8 @@ impl Kubernetes {
                         if !std::mem::take(&mut is_beginning) {
                             pause = PAUSE.0;
                         }
-                        if let Some(News { held_by }) = self.hear(told) {
-                            return held_by;
+                        if let Some(change) = self.hear(told) {
+                            return change;
                         }
                     }
                     Err(error) => self.fail(&error),
@@ -89,12 +85,14 @@ impl Kubernetes {
     }
 
     /// Records an event of the watch; returns `None` if it is of no interest.
-    fn hear(&self, told: Watched<Lease>) -> Option<News> {
+    fn hear(&self, told: Watched<Lease>) -> Option<Change> {
         let mut noticed = self.noticed();
         noticed.refused = 0;
         match told {
-            Watched::Added(lease) | Watched::Modified(lease) => noticed.take(&lease, true),
-            Watched::Deleted(lease) => noticed.take(&lease, false),
+            Watched::Added(lease) | Watched::Modified(lease) => {
+                noticed.take(&lease, true, &self.place())
+            }
+            Watched::Deleted(lease) => noticed.take(&lease, false, &self.place()),
             Watched::Bookmark(version) => {
                 noticed.version = Some(version);
                 None

@@ -12,7 +12,7 @@ use url::Url;
 
 use crate::kubernetes::kube_server::KubeServer;
 use crate::stores::bids::bid_as;
-pub use crate::stores::bids::{A, B, soon};
+pub use crate::stores::bids::{A, B, news, soon};
 
 /// Content that others could put in place of a Lease of Tenure.
 pub const FOREIGN_LEASES: &[&str] = &[

@@ -12,7 +12,7 @@ use async_trait::async_trait;
 use tenure::clock::Moment;
 use tenure::election::Observation;
 use tenure::lease::{
-    Bid, Cause, Failure, Grant, LeaseId, Nonce, Rules, Snapshot, StoreError, Successor, Version,
+    Bid, Cause, Change, Failure, Grant, LeaseId, Rules, Snapshot, StoreError, Successor, Version,
 };
 use tenure::store::{BreakOutcome, Finding, LeaseAdmin, LeaseStore};
 
@@ -43,7 +43,7 @@ impl Observers {
     fn see(&self, snapshot: &Snapshot) -> bool {
         let now = self.now();
         let mut seen = self.0.seen.lock().expect("no test panicked with it");
-        *seen = Observation::update(seen.take(), snapshot, now);
+        *seen = Observation::update(seen.take(), snapshot.claim.as_ref(), now);
         snapshot.free || seen.as_ref().is_some_and(|it| it.left(now).is_zero())
     }
 
@@ -119,7 +119,7 @@ impl LeaseStore for Observed {
         self.store.release(bid).await
     }
 
-    async fn changed(&self) -> Option<Nonce> {
+    async fn changed(&self) -> Change {
         self.store.changed().await
     }
 }

@@ -390,7 +390,8 @@ impl Client {
         match outcome {
             Outcome::Answered(Answer::Snapshot(snapshot)) => {
                 let now = self.shared.lock.clock.moment();
-                self.observation = Observation::update(self.observation.take(), snapshot, now);
+                self.observation =
+                    Observation::update(self.observation.take(), snapshot.claim.as_ref(), now);
                 let waited = self.observation.as_ref().is_some_and(|it| it.left(now).is_zero());
                 self.seen = Some((snapshot.clone(), snapshot.free || waited));
             }

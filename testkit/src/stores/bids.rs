@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tenure::config::AzureSettings;
-use tenure::lease::{Bid, Candidate, Cause, LeaseId, Nonce, StoreError, Version};
+use tenure::lease::{Bid, Candidate, Cause, Change, LeaseId, Nonce, StoreError, Version};
 use tenure::store::LeaseStore;
 use tenure::store::azure::Azure;
 
@@ -44,6 +44,15 @@ pub fn open(settings: AzureSettings) -> Azure {
 /// Fails the test if a call takes longer than 20 s.
 pub async fn soon<T>(call: impl Future<Output = T>) -> T {
     tokio::time::timeout(Duration::from_secs(20), call).await.expect("an end within 20 s")
+}
+
+/// Waits until the store reports anything but a renewal; returns the acquisition that it names.
+pub async fn news(store: &(impl LeaseStore + ?Sized)) -> Option<Nonce> {
+    loop {
+        if let Change::News { held_by } = store.changed().await {
+            return held_by;
+        }
+    }
 }
 
 /// Returns the outcome of a call as text.

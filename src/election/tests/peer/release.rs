@@ -37,7 +37,10 @@ fn the_others_read_when_the_heir_has_had_time_to_acquire_the_lease() {
 fn the_others_leave_the_lease_to_the_heir_where_the_store_reports_the_release_too() {
     let report = |bench: &mut Bench| {
         let entropy = bench.entropy();
-        bench.election.handle(Input::Wakeup { held_by: None }, bench.now, entropy).unwrap();
+        bench
+            .election
+            .handle(Input::Changed(Change::News { held_by: None }), bench.now, entropy)
+            .unwrap();
         bench.drain();
     };
     for is_notified_first in [true, false] {
