@@ -47,13 +47,15 @@ pub(super) struct Leadership {
 pub(super) enum Phase {
     /// Leads.
     Leading,
-    /// Drains, or waits for the store's answer to the release.
+    /// Drains.
     Draining {
         /// The instance that is next in line.
         heir: Option<String>,
-        /// The start of the drain; `None` once it is over.
-        began: Option<Moment>,
+        /// The start of the drain.
+        began: Moment,
     },
+    /// Waits for the store's answer to the release.
+    Releasing,
     /// The store has confirmed the release.
     Released {
         /// The instance that is next in line.
@@ -74,7 +76,7 @@ impl Leadership {
                 Some(Self { term: *term, sent: belief.sent, phase: Phase::Leading })
             }
             Standing::Draining { term, belief, began, .. } => {
-                let phase = Phase::Draining { heir: heir(), began: Some(*began) };
+                let phase = Phase::Draining { heir: heir(), began: *began };
                 Some(Self { term: *term, sent: belief.sent, phase })
             }
             _ => {
@@ -89,9 +91,7 @@ impl Leadership {
                 let mut of_term =
                     published.history.iter().filter(|it| it.transition.term == Some(before.term));
                 let is_lost = of_term.any(|it| is_end(&it.transition.reason));
-                // The release is pending.
-                let phase = || Phase::Draining { heir: heir(), began: None };
-                (!is_lost).then(|| Self { phase: phase(), ..before })
+                (!is_lost).then(|| Self { phase: Phase::Releasing, ..before })
             }
         }
     }
@@ -110,9 +110,12 @@ impl Announcer {
     /// Announces until the driver has ended.
     pub(super) async fn run(mut self) {
         let mut changes = self.registry.changes();
-        let (mut pause, mut is_paused) = (Box::pin(sleep(Duration::ZERO)), false);
+        let (mut pause, mut is_due) = (Box::pin(sleep(Duration::ZERO)), false);
         loop {
-            self.announce();
+            if self.announce() && !is_due {
+                // Not in the middle of a handover, when the candidates have more urgent work.
+                (pause, is_due) = (Box::pin(sleep(PAUSE)), true);
+            }
             tokio::select! {
                 changed = self.published.changed() => {
                     if changed.is_err() {
@@ -121,18 +124,19 @@ impl Announcer {
                     }
                 }
                 // Never fails: the registry has the sender.
-                _ = changes.changed(), if !is_paused => {
+                _ = changes.changed() => is_due = true,
+                () = &mut pause, if is_due => {
                     self.announce_candidates();
-                    (pause, is_paused) = (Box::pin(sleep(PAUSE)), true);
+                    (pause, is_due) = (Box::pin(sleep(PAUSE)), false);
                 }
-                () = &mut pause, if is_paused => is_paused = false,
                 () = sleep(AGING) => self.announce_candidates(),
             }
         }
     }
 
     /// Announces the leadership as it is published, and its end once it is too long ago to matter.
-    fn announce(&mut self) {
+    /// Returns whether the candidates are to be announced anew, because this one's state has changed.
+    fn announce(&mut self) -> bool {
         let published = self.published.borrow_and_update().clone();
         let now = (self.now)();
         let successor = published.status.successor.as_ref().map(|it| it.identity.as_str());
@@ -143,15 +147,15 @@ impl Announcer {
                 && it.sent.elapsed_max(now) >= 2 * self.reporter.about.lease_duration;
             !is_over
         });
-        let is_first = before.is_none() && leadership.is_some();
+        let (was_leading, is_leading) = (before.is_some(), leadership.is_some());
         if leadership != before {
             self.sender.send_modify(|it| it.leadership = leadership);
         }
-        let own = self.reporter.report(&published, now).state.as_str();
-        let listed = self.sender.borrow().candidates.first().map(|it| it.state.clone());
-        if is_first || listed.as_deref() != Some(own) {
+        if !was_leading {
             self.announce_candidates();
         }
+        let own = self.reporter.report(&published, now).state.as_str();
+        is_leading && self.sender.borrow().candidates.first().is_some_and(|it| it.state != own)
     }
 
     /// Announces the candidates, if they have changed and this instance leads.
@@ -258,13 +262,14 @@ mod tests {
     fn a_leadership_ends_with_a_release_or_is_lost() {
         let heir = Some("b-1".to_owned());
         let leading = Some(Phase::Leading);
-        let draining = |began| Some(Phase::Draining { heir: Some("b-1".to_owned()), began });
+        let draining = Some(Phase::Draining { heir: heir.clone(), began: at(0) });
+        let releasing = Some(Phase::Releasing);
         let released = Some(Phase::Released { heir });
         let by_will = |released| stands_by(7, Reason::SteppedDown, released);
         let all = [published(Standing::Standby), leader(7, 0), by_will(false), by_will(true)];
-        assert_eq!(course(&all), [None, leading.clone(), draining(None), released.clone()]);
+        assert_eq!(course(&all), [None, leading.clone(), releasing.clone(), released.clone()]);
         let all = [leader(7, 0), drains(7), by_will(true), published(Standing::Standby)];
-        let expected = [leading.clone(), draining(Some(at(0))), released.clone(), released];
+        let expected = [leading.clone(), draining, released.clone(), released];
         assert_eq!(course(&all), expected);
         for reason in [Reason::Lost, Reason::Lapsed] {
             assert_eq!(
@@ -273,7 +278,7 @@ mod tests {
             );
         }
         let earlier = stands_by(6, Reason::Lost, false);
-        assert_eq!(course(&[leader(7, 0), earlier])[1], draining(None), "that was another term");
+        assert_eq!(course(&[leader(7, 0), earlier])[1], releasing, "that was another term");
     }
 
     fn start() -> (Announcer, watch::Sender<Published>, watch::Receiver<Announcement>) {
@@ -313,6 +318,19 @@ mod tests {
         it.announce();
         assert!(announced.has_changed().unwrap());
         assert_eq!(announced.borrow().leadership.as_ref().unwrap().sent, at(2));
+    }
+
+    #[test]
+    fn the_candidates_are_announced_anew_when_the_leader_drains_or_stands_by() {
+        let (mut it, publisher, _announced) = start();
+        publisher.send_replace(leader(7, 0));
+        assert!(!it.announce(), "it was announced at once");
+        publisher.send_replace(drains(7));
+        assert!(it.announce());
+        it.announce_candidates();
+        assert!(!it.announce());
+        publisher.send_replace(stands_by(7, Reason::SteppedDown, true));
+        assert!(it.announce(), "it stands by");
     }
 
     #[test]

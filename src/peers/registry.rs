@@ -202,6 +202,11 @@ fn forget(candidates: &mut BTreeMap<String, Known>, now: Moment) {
 }
 
 impl Place {
+    /// Returns the instance of the candidate.
+    pub(super) fn instance(&self) -> &str {
+        &self.instance
+    }
+
     /// Resolves when another connection of the candidate has taken the place. May be dropped and
     /// called again until then.
     pub(super) async fn replaced(&mut self) {

@@ -27,6 +27,10 @@ pub(super) const LONGEST_STREAM: Duration = Duration::from_secs(90);
 /// What a leader is given beyond two retry-periods before it counts as silent.
 pub(super) const GRACE: Duration = Duration::from_secs(1);
 
+/// How long after the heir the others are told of a release, so that their work is not done before the
+/// heir's where they share a machine. It is far less than they leave the lease to the heir.
+const AFTER_THE_HEIR: Duration = Duration::from_millis(20);
+
 /// The stream of one instance; clones share its subscribers.
 #[derive(Clone)]
 pub struct PeerStream {
@@ -137,6 +141,9 @@ impl Feed {
     /// Returns the events that are due, once there are any; `None` at the end of the stream.
     async fn next(&mut self) -> Option<String> {
         loop {
+            if self.is_after_heir() {
+                sleep(AFTER_THE_HEIR).await;
+            }
             let events = {
                 let announcement = self.announcements.borrow_and_update();
                 self.told.update(&announcement, self.timing)
@@ -152,6 +159,14 @@ impl Feed {
                 () = self.place.replaced() => return None,
             }
         }
+    }
+
+    /// Returns whether the subscriber is to be told of a release after another one, its heir.
+    fn is_after_heir(&self) -> bool {
+        let announcement = self.announcements.borrow();
+        let phase = announcement.leadership.as_ref().map(|it| &it.phase);
+        let Some(Phase::Released { heir: Some(heir) }) = phase else { return false };
+        heir != self.place.instance() && !self.told.is_over
     }
 }
 
@@ -222,12 +237,11 @@ impl Leadership {
             return;
         }
         match phase.clone() {
-            Phase::Leading => {}
+            // No subscriber does anything about a release that is not confirmed.
+            Phase::Leading | Phase::Releasing => {}
             Phase::Draining { heir, began } => {
-                let now = (timing.now)();
-                let left =
-                    |began: Moment| timing.drain_timeout.saturating_sub(began.elapsed_max(now));
-                let remaining_ms = whole_ms(began.map_or(Duration::ZERO, left));
+                let elapsed = began.elapsed_max((timing.now)());
+                let remaining_ms = whole_ms(timing.drain_timeout.saturating_sub(elapsed));
                 events.push(PeerEvent::Draining(Draining { term, heir, remaining_ms }));
             }
             Phase::Released { heir } => {
@@ -239,8 +253,11 @@ impl Leadership {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::{at, now, pass};
+    use futures::FutureExt;
+
+    use super::super::tests::{at, metrics, now, pass, report};
     use super::*;
+    use crate::election::State;
 
     const TIMING: Timing = Timing {
         lease_duration: Duration::from_secs(15),
@@ -255,7 +272,7 @@ mod tests {
     }
 
     fn draining(heir: &str) -> Phase {
-        Phase::Draining { heir: Some(heir.to_owned()), began: Some(at(0)) }
+        Phase::Draining { heir: Some(heir.to_owned()), began: at(0) }
     }
 
     fn kinds(told: &mut Told, announcement: &Announcement) -> Vec<&'static str> {
@@ -290,6 +307,30 @@ mod tests {
         assert!(told.is_over && kinds(&mut told, &stopping).is_empty());
         assert_eq!(kinds(&mut other, &stopping), ["released", "stopping"], "whatever was missed");
         assert!(other.is_over);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_heir_is_told_of_a_release_before_the_others() {
+        let (sender, announcements) = watch::channel(announcement(7, 0, Phase::Leading));
+        let registry = Registry::new(metrics(), now);
+        let mut feeds = ["a", "b"].map(|name| Feed {
+            announcements: announcements.clone(),
+            place: registry.join(report(name, State::Standby), Peer::Local).expect("a place"),
+            told: Told::default(),
+            timing: TIMING,
+        });
+        for feed in &mut feeds {
+            assert!(feed.next().await.is_some_and(|it| it.starts_with("event: holding")));
+        }
+        let released = Phase::Released { heir: Some("b-1".to_owned()) };
+        sender.send_replace(announcement(7, 0, released));
+        let [other, heir] = &mut feeds;
+        let (mut other, heir) = (Box::pin(other.next()), heir.next());
+        assert!(futures::poll!(&mut other).is_pending());
+        let is_release =
+            |it: Option<String>| it.is_some_and(|it| it.starts_with("event: released"));
+        assert!(is_release(heir.now_or_never().expect("the heir is told at once")));
+        assert!(is_release(other.await));
     }
 
     #[test]

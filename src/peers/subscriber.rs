@@ -69,7 +69,7 @@ struct Over;
 enum Ended {
     /// The leader has released the lease.
     Released,
-    /// Another candidate leads by now, or none does.
+    /// Another candidate leads by now.
     Outdated,
     /// For this reason.
     Lost(String),
@@ -149,6 +149,12 @@ impl Subscriber {
 
     fn is_leader(&self, leader: &Leader) -> bool {
         self.leader().as_ref() == Some(leader)
+    }
+
+    /// Returns whether another candidate leads, or this one. A stream outlives the news that nobody does,
+    /// which the store may have told first: the leader is about to say who is next in line.
+    fn is_replaced(&self, leader: &Leader) -> bool {
+        self.published.borrow().status.holder.is_some() && !self.is_leader(leader)
     }
 
     /// Resolves when the leader is no longer published as such.
@@ -248,7 +254,7 @@ impl Subscriber {
                 () = &mut silence => return Ok(Ended::Lost("the leader is silent".to_owned())),
                 changed = self.published.changed() => {
                     changed.map_err(|_| Over)?;
-                    if !self.is_leader(leader) {
+                    if self.is_replaced(leader) {
                         return Ok(Ended::Outdated);
                     }
                     if self.report() != reported {
