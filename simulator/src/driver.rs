@@ -21,7 +21,7 @@ impl World<'_> {
         let (moment, entropy) = (it.moment(self.now), it.entropy());
         let process = it.process.as_mut()?;
         match &input {
-            Input::Changed(change) => process.is_told(change, moment),
+            Input::Changed(change) => process.is_told(change, moment, it.plan.timings.retry_period),
             Input::Peer(notice) => process.pace.notify(notice, it.plan.timings.retry_period),
             _ => {}
         }

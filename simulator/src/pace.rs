@@ -40,6 +40,9 @@ pub struct Pace {
     named: Option<(Option<Nonce>, Moment)>,
     /// What the notices of a leader allow.
     notified: Notified,
+    /// When the store has told it of what is most likely its own release, and its retry-period: it reads
+    /// after a quarter to a half of that.
+    hinted: Option<(Moment, Duration)>,
 }
 
 /// How the notices of a leader move the reads of a standby. [`super::peers`] checks that they cause few.
@@ -67,6 +70,7 @@ impl Pace {
             woken: [false; 2],
             named: None,
             notified: Notified::Never,
+            hinted: None,
         }
     }
 
@@ -111,7 +115,7 @@ impl Pace {
                 self.asks = Some(false);
                 self.course = Course::Reads;
                 self.woken[1] = false;
-                self.read.is_early(now)
+                self.read.is_early(now) && !self.is_hinted(now)
             }
             Op::Release(bid) => self.has_no_effect(bid.lease),
             Op::Acquire(bid) => {
@@ -183,6 +187,19 @@ impl Pace {
         if self.asks != Some(false) {
             self.apply_wakeup(now);
         }
+    }
+
+    /// The store tells a candidate that has just stepped down of a change.
+    pub fn hint(&mut self, now: Moment, period: Duration) {
+        self.hinted.get_or_insert((now, period));
+    }
+
+    /// Returns whether a read that would be early is the one that a hint allows, once.
+    fn is_hinted(&mut self, now: Moment) -> bool {
+        let due = |(from, period): &mut (Moment, Duration)| {
+            !Due { from: *from, least: *period / 4, most: *period / 2 }.is_early(now)
+        };
+        self.hinted.take_if(due).is_some()
     }
 
     /// The leader has notified this candidate, or the stream is lost. Notices may be forged, so they only

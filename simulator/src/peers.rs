@@ -137,7 +137,8 @@ impl World<'_> {
         let (leader, life) = leader;
         let there = &self.nodes[usize::from(leader)];
         let process = there.process.as_ref().filter(|_| there.life == life);
-        let serves = process.is_some_and(|it| it.status.standing.state().is_leading());
+        let standing = process.map(|it| it.status.standing.clone());
+        let serves = matches!(standing, Some(Standing::Leader { .. } | Standing::Draining { .. }));
         let is_up = serves && there.asleep_until <= self.now && self.is_joined(leader, node);
         let patience = patience(span(there.plan.timings.retry_period));
         let Some(process) = &mut self.nodes[usize::from(node)].process else { return };
@@ -152,6 +153,10 @@ impl World<'_> {
         self.log(|_| format!("candidate {node} listens to {leader}"));
         if let Some(notice) = self.holding(leader) {
             self.fly(leader, node, notice);
+        }
+        if let Some(Standing::Draining { term, .. }) = standing {
+            let is_heir = self.is_named_heir(leader, node);
+            self.fly(leader, node, PeerNotice::Draining { term, is_heir });
         }
         self.broadcast(leader, |world, node| PeerNotice::Candidates {
             is_heir: world.is_named_heir(leader, node),
@@ -239,7 +244,9 @@ impl World<'_> {
 
     fn holding(&self, leader: u8) -> Option<PeerNotice> {
         let it = &self.nodes[usize::from(leader)];
-        let Standing::Leader { term, belief, .. } = &it.process.as_ref()?.status.standing else {
+        let (Standing::Leader { term, belief, .. } | Standing::Draining { term, belief, .. }) =
+            &it.process.as_ref()?.status.standing
+        else {
             return None;
         };
         let sent_ago = belief.sent.elapsed_max(it.moment(self.now));
@@ -274,11 +281,11 @@ impl World<'_> {
     }
 
     /// Returns the next in line: of the connected candidates that can lead, the one that has been
-    /// connected for the longest, or one with the name that the leader has written to its record.
+    /// connected for the longest, or one with the name that the leader has written to its record, or will.
     pub(super) fn heir(&self, leader: u8) -> Option<u8> {
         let it = &self.nodes[usize::from(leader)];
-        let wrote = it.process.as_ref().is_some_and(|it| it.nonce == self.store.nonce());
-        let named = self.store.successor().filter(|_| wrote).map(|it| it.identity.as_str());
+        let named = it.process.as_ref().and_then(|it| it.status.successor.as_ref());
+        let named = named.map(|it| it.identity.as_str());
         let listens = |node: &&super::process::Node| {
             let process = node.process.as_ref();
             let listens = process.is_some_and(|at| at.subscription.is_to(leader, it.life));

@@ -96,7 +96,7 @@ impl Process {
 impl Process {
     /// Follows a report of the store. A holder may renew at once, unless the report names its own lease;
     /// the wait of an observer begins with a renewal.
-    pub fn is_told(&mut self, change: &Change, now: Moment) {
+    pub fn is_told(&mut self, change: &Change, now: Moment, period: Duration) {
         let held_by = match change {
             Change::News { held_by } => *held_by,
             Change::Renewal(claim) => {
@@ -113,6 +113,9 @@ impl Process {
             }
             Standing::Leader { .. } | Standing::Draining { .. } => self.renewals.wake(),
             Standing::Activating | Standing::Stopped => {}
+            _ if self.hold_off.as_ref().is_some_and(|it| it.from.is_none()) => {
+                self.pace.hint(now, period);
+            }
             _ => self.pace.wake(now),
         }
     }

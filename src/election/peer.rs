@@ -172,7 +172,8 @@ impl Election {
 
     /// Returns whether the leader's stream is there, or was until a release, and names another heir.
     pub(super) fn gives_way(&self) -> bool {
-        (self.stream.holding.is_some() || self.stream.read.is_some()) && !self.is_heir()
+        let is_released = self.stream.released.is_some() && self.stream.read.is_some();
+        (self.stream.holding.is_some() || is_released) && !self.is_heir()
     }
 
     /// Returns whether this candidate is next in line, and may bid.

@@ -200,15 +200,7 @@ impl World<'_> {
         // The candidate counts by clocks of its own.
         let period = span(it.plan.timings.retry_period) * 5 / 4;
         let may_read = process.subscription.log.may_read(self.now, period);
-        // A drain may be as long as the silence that ends the stream.
-        let is_silent = process.subscription.ends_at() <= arrival;
-        if !is_ready
-            || !may_read
-            || is_silent
-            || others_wait
-            || bids
-            || self.store.is_leased(self.now)
-        {
+        if !is_ready || !may_read || others_wait || bids || self.store.is_leased(self.now) {
             return;
         }
         // A request in flight ends first.

@@ -168,3 +168,18 @@ fn the_version_of_a_renewal_that_ends_after_the_leadership_is_that_of_the_releas
     bench.expect("release");
     assert_eq!(written(&bench).as_deref(), Some("second"));
 }
+
+#[test]
+fn a_candidate_that_has_stepped_down_reads_its_own_release_later() {
+    let mut bench = Bench::leader();
+    bench.command(Command::StepDown { hold_off: ms(8_000) }).unwrap();
+    bench.publish_acked();
+    bench.expect("release");
+    bench.answer(Ok(Answer::Done));
+    report(&mut bench, None);
+    assert!(bench.request.is_none(), "the next leader reads now");
+    assert_eq!(bench.next("read"), RETRY * 3 / 8, "the jitter is a half");
+    bench.answer(Ok(held(Some(9))));
+    report(&mut bench, ANOTHER);
+    bench.expect("read");
+}
