@@ -10,13 +10,13 @@
 //! the answer shows all of it. Only [`LeaseStore::changed`] waits, until something changes.
 
 use std::fmt;
-use std::sync::Mutex;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use time::OffsetDateTime;
+use tokio::sync::Mutex;
 
-use self::watching::Noticed;
+use self::watching::Watching;
 use super::{BreakOutcome, Finding, LeaseAdmin, LeaseStore, MOST_LISTED, Presence};
 use crate::clock;
 use crate::config::KubernetesSettings;
@@ -37,7 +37,7 @@ mod watching;
 pub struct Kubernetes {
     settings: KubernetesSettings,
     kube: Kube,
-    noticed: Mutex<Noticed>,
+    watching: Mutex<Watching>,
 }
 
 impl fmt::Debug for Kubernetes {
@@ -53,7 +53,7 @@ impl Kubernetes {
     /// Returns an error if the URL of the API server is not usable for requests.
     pub fn open(settings: &KubernetesSettings) -> anyhow::Result<Self> {
         let kube = Kube::open(&settings.access, settings.request_timeout)?;
-        Ok(Self { settings: settings.clone(), kube, noticed: Mutex::default() })
+        Ok(Self { settings: settings.clone(), kube, watching: Mutex::default() })
     }
 
     /// Returns namespace and name of the Lease, for messages.

@@ -108,11 +108,22 @@ async fn a_handover_is_told_to_the_release() {
     let server = leader(512).await;
     let mut client = follow(&server, "b").await;
     shows(&mut client, &[("us", "leader"), ("b", "standby")]).await;
-    server.feed().change(over(&server, Reason::SteppedDown, false));
+    let length = ms(9_000);
+    let Standing::Leader { belief, .. } = leading(42, ms(10_000)) else { unreachable!() };
+    let draining = Standing::Draining { term: 42, belief, began: now(), length };
+    server.feed().change(of(draining));
     let data = event_of(&mut client, "draining").await;
-    assert_eq!(data, json!({"term": 42, "heir": "b-1", "remaining_ms": 0}));
-    server.feed().change(over(&server, Reason::SteppedDown, true));
-    let data = event_of(&mut client, "released").await;
+    assert_eq!((&data["term"], &data["heir"]), (&42.into(), &"b-1".into()), "{data}");
+    // Nothing is told of a release that is not confirmed.
+    server.feed().change(over(&server, Reason::Drained, false));
+    server.feed().change(over(&server, Reason::Drained, true));
+    let data = loop {
+        let (kind, data) = event(&mut client).await;
+        if kind == "released" {
+            break data;
+        }
+        assert!(["holding", "candidates"].contains(&kind.as_str()), "{kind}: {data}");
+    };
     assert_eq!(data, json!({"term": 42, "heir": "b-1"}));
     assert!(client.stream_ended().await);
     assert!(client.closed().await);

@@ -5,18 +5,18 @@
 //! It is never evidence of anything. Errors are waited out here, since nothing else handles them;
 //! without the permission to watch, a standby sees a release at its next poll.
 
-use std::pin::pin;
-use std::sync::{MutexGuard, PoisonError};
+use std::mem;
 use std::time::Duration;
 
 use futures::StreamExt;
+use futures::stream::BoxStream;
 use tokio::time::sleep;
 use uuid::Uuid;
 
 use super::{Kubernetes, record};
 use crate::kube::objects::Lease;
 use crate::kube::{KubeError, Watched};
-use crate::lease::Change;
+use crate::lease::{Change, Claim};
 
 /// The pause from the end of one watch to the next, from the first value doubling to the second
 /// while nothing is received. A shorter one loads a failing server more; a longer one leaves
@@ -30,86 +30,72 @@ const FORBIDDEN: Duration = Duration::from_secs(300);
 /// The number of consecutive refusals after which a warning is logged: some seconds.
 const REFUSALS: u32 = 5;
 
-/// What was last received, kept from one [`watch`](Kubernetes::watch) to the next.
-#[derive(Default)]
-pub(super) struct Noticed {
+/// The watch, kept from one [`watch`](Kubernetes::watch) to the next, and what it last received.
+pub(super) struct Watching {
+    /// `None` before the first watch, and after one that has ended.
+    events: Option<BoxStream<'static, Result<Watched<Lease>, KubeError>>>,
+    /// Whether the first event is the present state, which a watch without a version sends however soon
+    /// it ends.
+    is_beginning: bool,
+    /// The pause to the next watch.
+    pause: Duration,
     /// The resourceVersion to continue from.
     version: Option<String>,
     /// The digest of what is of interest to a standby.
     news: Option<String>,
+    /// The claim whose time observers count.
+    claim: Option<Claim>,
     /// The number of consecutive refusals.
     refused: u32,
 }
 
-impl Noticed {
+impl Default for Watching {
+    fn default() -> Self {
+        let (events, is_beginning, version, news, claim, refused) = Default::default();
+        Self { events, is_beginning, pause: PAUSE.0, version, news, claim, refused }
+    }
+}
+
+impl Watching {
+    /// Records an event; returns `None` if it is of no interest.
+    fn hear(&mut self, told: Watched<Lease>, place: &str) -> Option<Change> {
+        if !mem::take(&mut self.is_beginning) {
+            self.pause = PAUSE.0;
+        }
+        self.refused = 0;
+        match told {
+            Watched::Added(lease) | Watched::Modified(lease) => self.take(&lease, true, place),
+            Watched::Deleted(lease) => self.take(&lease, false, place),
+            Watched::Bookmark(version) => {
+                self.version = Some(version);
+                None
+            }
+        }
+    }
+
     /// Records the state of the Lease, or its deletion; returns `None` if that is of no interest.
     fn take(&mut self, lease: &Lease, there: bool, place: &str) -> Option<Change> {
         let version = &lease.metadata.resource_version;
         self.version = (!version.is_empty()).then(|| version.clone());
         let news = if there { record::news(lease) } else { "gone".to_owned() };
         let known = self.news.replace(news);
+        let claim = record::claim(lease, place).ok().flatten().filter(|_| there);
+        let counted = mem::replace(&mut self.claim, claim);
         if known != self.news {
             return Some(Change::News { held_by: record::held_by(lease).filter(|_| there) });
         }
-        record::claim(lease, place).ok().flatten().map(Change::Renewal)
-    }
-}
-
-impl Kubernetes {
-    /// Resolves when the Lease has changed.
-    pub(super) async fn watch(&self) -> Change {
-        let mut pause = PAUSE.0;
-        loop {
-            let from = self.noticed().version.clone();
-            // A watch without a version first sends the present state, however soon it ends.
-            let mut is_beginning = from.is_none();
-            let (namespace, name) = (&self.settings.namespace, &self.settings.name);
-            let mut watch = pin!(self.kube.watch::<Lease>(namespace, name, from));
-            while let Some(told) = watch.next().await {
-                match told {
-                    Ok(told) => {
-                        if !std::mem::take(&mut is_beginning) {
-                            pause = PAUSE.0;
-                        }
-                        if let Some(change) = self.hear(told) {
-                            return change;
-                        }
-                    }
-                    Err(error) => self.fail(&error),
-                }
-            }
-            sleep(spread(pause)).await;
-            let refused = self.noticed().refused > 0;
-            pause = (pause * 2).min(if refused { FORBIDDEN } else { PAUSE.1 });
-        }
+        self.claim.clone().filter(|_| counted != self.claim).map(Change::Renewal)
     }
 
-    /// Records an event of the watch; returns `None` if it is of no interest.
-    fn hear(&self, told: Watched<Lease>) -> Option<Change> {
-        let mut noticed = self.noticed();
-        noticed.refused = 0;
-        match told {
-            Watched::Added(lease) | Watched::Modified(lease) => {
-                noticed.take(&lease, true, &self.place())
-            }
-            Watched::Deleted(lease) => noticed.take(&lease, false, &self.place()),
-            Watched::Bookmark(version) => {
-                noticed.version = Some(version);
-                None
-            }
-        }
-    }
-
-    /// Records why a watch ended.
-    fn fail(&self, error: &KubeError) {
-        let mut noticed = self.noticed();
-        tracing::debug!(lease = self.place(), "the watch ended: {error}");
+    /// Records why the watch ended.
+    fn fail(&mut self, error: &KubeError, place: &str) {
+        tracing::debug!(lease = place, "the watch ended: {error}");
         match error {
             // The next watch continues where this one broke.
             KubeError::Disconnected(_) | KubeError::Network(_) | KubeError::Timeout(_) => (),
             KubeError::Forbidden(why) => {
-                noticed.refused = noticed.refused.saturating_add(1);
-                if noticed.refused == REFUSALS {
+                self.refused = self.refused.saturating_add(1);
+                if self.refused == REFUSALS {
                     tracing::warn!(
                         "failed to watch the Lease, so a release is noticed only at the next poll: \
                          {why}"
@@ -118,12 +104,46 @@ impl Kubernetes {
             }
             // The next watch starts with the present state, which shows whatever happened
             // meanwhile.
-            _ => noticed.version = None,
+            _ => self.version = None,
         }
     }
 
-    fn noticed(&self) -> MutexGuard<'_, Noticed> {
-        self.noticed.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Returns the pause to the next watch, and lengthens the one after it.
+    fn next_pause(&mut self) -> Duration {
+        let longest = if self.refused > 0 { FORBIDDEN } else { PAUSE.1 };
+        let next = (self.pause * 2).min(longest);
+        mem::replace(&mut self.pause, next)
+    }
+}
+
+impl Kubernetes {
+    /// Resolves when the Lease has changed.
+    pub(super) async fn watch(&self) -> Change {
+        let mut watching = self.watching.lock().await;
+        let place = self.place();
+        loop {
+            if watching.events.is_none() {
+                let from = watching.version.clone();
+                watching.is_beginning = from.is_none();
+                let (namespace, name) = (&self.settings.namespace, &self.settings.name);
+                watching.events = Some(self.kube.watch(namespace, name, from).boxed());
+            }
+            while let Some(events) = &mut watching.events
+                && let Some(told) = events.next().await
+            {
+                match told {
+                    Ok(told) => {
+                        if let Some(change) = watching.hear(told, &place) {
+                            return change;
+                        }
+                    }
+                    Err(error) => watching.fail(&error, &place),
+                }
+            }
+            watching.events = None;
+            let pause = watching.next_pause();
+            sleep(spread(pause)).await;
+        }
     }
 }
 
