@@ -91,7 +91,7 @@ impl Leadership {
                 let mut of_term =
                     published.history.iter().filter(|it| it.transition.term == Some(before.term));
                 let is_lost = of_term.any(|it| is_end(&it.transition.reason));
-                (!is_lost).then(|| Self { phase: Phase::Releasing, ..before })
+                (!is_lost).then_some(Self { phase: Phase::Releasing, ..before })
             }
         }
     }
