@@ -40,9 +40,9 @@ pub struct Pace {
     named: Option<(Option<Nonce>, Moment)>,
     /// What the notices of a leader allow.
     notified: Notified,
-    /// When the store has told it of what is most likely its own release, and its retry-period: it reads
-    /// after a quarter to a half of that.
-    hinted: Option<(Moment, Duration)>,
+    /// When it reads since the store has told it of what is most likely its own release, and when the store
+    /// did so last: a clock that has gone back since makes the read due.
+    hinted: Option<(Due, Moment)>,
 }
 
 /// How the notices of a leader move the reads of a standby. [`super::peers`] checks that they cause few.
@@ -191,14 +191,13 @@ impl Pace {
 
     /// The store tells a candidate that has just stepped down of a change.
     pub fn hint(&mut self, now: Moment, period: Duration) {
-        self.hinted.get_or_insert((now, period));
+        let due = Due { from: now, least: period / 4, most: period / 2 };
+        self.hinted.get_or_insert((due, now)).1 = now;
     }
 
     /// Returns whether a read that would be early is the one that a hint allows, once.
     fn is_hinted(&mut self, now: Moment) -> bool {
-        let due = |(from, period): &mut (Moment, Duration)| {
-            !Due { from: *from, least: *period / 4, most: *period / 2 }.is_early(now)
-        };
+        let due = |(due, told): &mut (Due, Moment)| told.went_back(now) || !due.is_early(now);
         self.hinted.take_if(due).is_some()
     }
 
