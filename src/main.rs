@@ -32,8 +32,7 @@ fn main() -> ExitCode {
 
 async fn run(command: Command, environment: &Environment) -> ExitCode {
     let competes = matches!(command, Command::Run(_) | Command::Exec(_));
-    // On the heap, as this is some 60 KB, which each of the futures around it would hold once more.
-    let verb = Box::pin(start(command, environment));
+    let verb = start(command, environment);
     if competes { verb.await } else { ended_by_signals(verb).await }
 }
 

@@ -192,7 +192,11 @@ impl Pace {
     /// The store tells a candidate that has just stepped down of a change.
     pub fn hint(&mut self, now: Moment, period: Duration) {
         let due = Due { from: now, least: period / 4, most: period / 2 };
-        self.hinted.get_or_insert((due, now)).1 = now;
+        let (known, told) = self.hinted.get_or_insert((due, now));
+        if known.from.went_back(now) {
+            *known = due;
+        }
+        *told = now;
     }
 
     /// Returns whether a read that would be early is the one that a hint allows, once.

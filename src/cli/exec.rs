@@ -107,7 +107,8 @@ pub async fn run(args: Args, environment: Environment) -> ExitCode {
     let outcome = match logs::start(settings.log_format, &settings.log_level) {
         Ok(logs) => {
             settings::log(&loaded);
-            lead(loaded.settings, &environment, task, mode, &logs).await
+            // On the heap: some 70 KB, which each of the futures around it would hold once more.
+            Box::pin(lead(loaded.settings, &environment, task, mode, &logs)).await
         }
         Err(error) => Err(error),
     };

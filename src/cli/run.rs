@@ -38,7 +38,8 @@ pub async fn run(args: SettingsArgs, environment: &Environment) -> ExitCode {
     let outcome = match logs::start(settings.log_format, &settings.log_level) {
         Ok(logs) => {
             settings::log(&loaded);
-            sidecar(loaded.settings, Systemd::from(environment), &logs).await
+            // On the heap: some 70 KB, which each of the futures around it would hold once more.
+            Box::pin(sidecar(loaded.settings, Systemd::from(environment), &logs)).await
         }
         Err(error) => Err(error),
     };
