@@ -193,8 +193,8 @@ impl Pace {
     pub fn hint(&mut self, now: Moment, period: Duration) {
         let due = Due { from: now, least: period / 4, most: period / 2 };
         let (known, told) = self.hinted.get_or_insert((due, now));
-        if known.from.went_back(now) {
-            *known = due;
+        if told.went_back(now) {
+            *known = Due::at_once(now);
         }
         *told = now;
     }
