@@ -7,6 +7,7 @@ use tenure::election::{Answer, Input, Op, Request, RequestId};
 use tenure::lease::{Cause, Change, Failure, StoreError};
 
 use super::checker::{self, Leadership};
+use super::examine;
 use super::faults::Error;
 use super::network::{self, Fate, Message};
 use super::operate;
@@ -236,12 +237,18 @@ impl World<'_> {
         }
     }
 
-    /// Shows a renewal to most candidates, to some of them late.
+    /// Shows a renewal to most candidates, to some of them late while there are faults: an earlier claim
+    /// makes an observer wait anew, for longer than a bound without faults allows.
     fn show_standbys(&mut self) {
+        let is_faulty = self.examination.step() == examine::Step::Phase;
         for node in 0..self.nodes.len() {
             if self.rng.u8(..10) < 8 {
                 let at = self.now + self.rng.u64(MILLI..50 * MILLI);
-                let back = if self.rng.u8(..8) == 0 { self.rng.u8(1..=Store::KEPT) } else { 0 };
+                let back = if is_faulty && self.rng.u8(..8) == 0 {
+                    self.rng.u8(1..=Store::KEPT)
+                } else {
+                    0
+                };
                 self.queue.plan(at, Event::Renewed { node: node as u8, back });
             }
         }
