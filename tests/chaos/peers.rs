@@ -27,9 +27,13 @@ fn start(cluster: &mut Cluster, names: &[&str]) -> Vec<PeerProxy> {
 }
 
 fn join(cluster: &mut Cluster, name: &str) -> PeerProxy {
+    join_with(cluster, name, &[])
+}
+
+fn join_with(cluster: &mut Cluster, name: &str, more: &[&str]) -> PeerProxy {
     let (proxy, arguments) = peer();
-    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    cluster.join(name, &arguments, &[]);
+    let arguments = arguments.iter().map(String::as_str).chain(more.iter().copied());
+    cluster.join(name, &arguments.collect::<Vec<_>>(), &[]);
     proxy
 }
 
@@ -138,6 +142,31 @@ fn candidates_that_are_cut_off_from_each_other_go_on_by_the_store() {
     logs(&cluster.candidates[1 - next], "cannot connect to the leader");
     proxies.iter().for_each(|it| it.cut(false));
     connected(&cluster.candidates[next], 1);
+    cluster.verdict();
+}
+
+#[test]
+fn a_candidate_is_next_in_line_again_once_its_hold_off_is_over() {
+    // A candidate reports anew after 45 s at the earliest, unless its report has changed.
+    const BOUND: Duration = Duration::from_secs(30);
+    let directory = tempfile::tempdir().unwrap();
+    let mut cluster = Cluster::empty(STEADY);
+    let admin = |name: &str| format!("unix:{}/{name}.sock", directory.path().display());
+    let names = ["a", "b"];
+    let _proxies = names.map(|it| join_with(&mut cluster, it, &["--admin", &admin(it)]));
+    let first = cluster.settle();
+    connected(&cluster.candidates[first], 1);
+    cluster.releases(first);
+    let order = ["step-down", "--hold-off", "3s", "--admin", &admin(names[first])];
+    assert_eq!(Process::verb(&order, &[]).end().code, 0);
+    let leader = &cluster.candidates[1 - first];
+    let line = || {
+        let table = leader.status()?["candidates"].as_array()?.clone();
+        let former = table.iter().find(|it| it["identity"] == names[first])?;
+        Some((former["connected"].as_bool()?, former["heir"].as_bool()?))
+    };
+    until(PATIENCE, "it follows the next leader", || line().filter(|it| it.0));
+    until(BOUND, "it is next in line again", || line().filter(|it| it.1));
     cluster.verdict();
 }
 
