@@ -150,7 +150,7 @@ fn a_candidate_is_next_in_line_again_once_its_hold_off_is_over() {
     // A candidate reports anew after 45 s at the earliest, unless its report has changed.
     const BOUND: Duration = Duration::from_secs(30);
     let directory = tempfile::tempdir().unwrap();
-    let mut cluster = Cluster::empty(STEADY);
+    let mut cluster = Cluster::empty(RARELY);
     let admin = |name: &str| format!("unix:{}/{name}.sock", directory.path().display());
     let names = ["a", "b"];
     let _proxies = names.map(|it| join_with(&mut cluster, it, &["--admin", &admin(it)]));
