@@ -228,7 +228,9 @@ impl World<'_> {
                 let length = self.scenario.longest(|it| it.lease_duration);
                 self.examination.third_party_until = self.now + length;
             }
-            Kind::Touch if kind == store::Kind::Object => self.store.touch(),
+            Kind::Touch if matches!(kind, store::Kind::Object | store::Kind::Cluster) => {
+                self.store.touch(self.now);
+            }
             Kind::TakenByOther if !host => {
                 let length = seconds(fault.length);
                 self.store.take_by_other(self.faults, length, self.now);

@@ -81,9 +81,10 @@ impl Scenario {
     pub fn draw(seed: u64) -> Self {
         let mut rng = Rng::with_seed(seed);
         let faithful = rng.u8(..10) < 8;
-        let store = match rng.u8(..5) {
+        let store = match rng.u8(..7) {
             0..=1 => Kind::Blob,
             2..=3 => Kind::Object,
+            4..=5 => Kind::Cluster,
             _ => Kind::Host,
         };
         let scale = Scale::draw(&mut rng, store);

@@ -77,6 +77,7 @@ fn limits(store: Kind) -> (Span, Span) {
     match store {
         Kind::Blob => (15 * SECOND, 60 * SECOND),
         Kind::Object => (SECOND, LONGEST),
+        Kind::Cluster => (2 * SECOND, LONGEST),
         Kind::Host => (SHORTEST_DEADLINE + LEAST_MARGIN, LONGEST),
     }
 }

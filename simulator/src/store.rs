@@ -1,5 +1,5 @@
-//! The simulated store: a blob by Microsoft's lease tables, a Lease of Kubernetes, or a record on
-//! one host, with a clock of its own.
+//! The simulated store: a blob by Microsoft's lease tables, a Lease of Kubernetes, two keys of etcd, or
+//! a record on one host, with a clock of its own.
 //!
 //! It loses nothing and returns no errors; the network and the faults do.
 
@@ -18,10 +18,12 @@ use super::{Instant, Span, span};
 pub mod blob_lease;
 
 mod blob;
+mod cluster;
 mod object;
 mod third_party;
 
 use blob_lease::{Lease, Refusal};
+use cluster::Cluster;
 use object::Standing;
 
 /// The kind of a store.
@@ -31,8 +33,17 @@ pub enum Kind {
     Blob,
     /// A Lease of Kubernetes: an object with compare-and-set, whose observers measure the time.
     Object,
+    /// Two keys of etcd: a claim under a lease that the cluster counts, and a record.
+    Cluster,
     /// A record on one host, as in `file:` and `memory:`.
     Host,
+}
+
+impl Kind {
+    /// Returns whether a bid need create nothing first.
+    fn exists_from_the_start(self) -> bool {
+        matches!(self, Self::Host | Self::Cluster)
+    }
 }
 
 /// A lease and its record.
@@ -46,6 +57,8 @@ pub struct Store {
     lease: Lease<LeaseId>,
     /// The lease in the object.
     standing: Option<Standing>,
+    /// The leases of the cluster.
+    cluster: Cluster,
     /// Counts the leases in the object, for its version.
     specs: u64,
     record: Record,
@@ -70,8 +83,11 @@ pub enum Stage {
     Made,
     /// The lease was granted, or the record was read in this version: one request is left.
     Second { seen: u64 },
-    /// The candidate's lease was found in this version of the object: the write is left.
+    /// The candidate's lease was found in this version of the object: the write is left. Or the bid has
+    /// a lease of the cluster by an earlier request: its claim is left.
     Third { seen: u64 },
+    /// The bid has the claim: its lease is to be counted anew.
+    Claimed,
 }
 
 /// The result of one request.
@@ -96,9 +112,10 @@ impl Store {
         Self {
             kind,
             ppm,
-            exists: kind == Kind::Host,
+            exists: kind.exists_from_the_start(),
             lease: Lease::Available,
             standing: None,
+            cluster: Cluster::default(),
             specs: 0,
             record: Record::default(),
             changes: 0,
@@ -117,7 +134,7 @@ impl Store {
     pub fn most_requests(&self, op: &Op) -> u64 {
         match (self.kind, op) {
             (_, Op::Acquire(_)) => self.requests_of_bid(),
-            (Kind::Object, _) => 2,
+            (Kind::Object | Kind::Cluster, _) => 2,
             _ => 1,
         }
     }
@@ -125,7 +142,7 @@ impl Store {
     /// Returns the maximum number of requests of a bid.
     pub fn requests_of_bid(&self) -> u64 {
         match self.kind {
-            Kind::Blob => 4,
+            Kind::Blob | Kind::Cluster => 4,
             Kind::Object => 3,
             Kind::Host => 1,
         }
@@ -142,7 +159,7 @@ impl Store {
             Kind::Blob => {
                 Rules { longest_lease: Some(Duration::from_secs(60)), missing_is_free: false }
             }
-            Kind::Object => Rules { longest_lease: None, missing_is_free: false },
+            Kind::Object | Kind::Cluster => Rules { longest_lease: None, missing_is_free: false },
             Kind::Host => Rules { longest_lease: None, missing_is_free: true },
         }
     }
@@ -181,8 +198,10 @@ impl Store {
 
     /// Returns whether this lease is held, and not breaking.
     pub fn is_leased_to(&self, lease: LeaseId) -> bool {
-        if self.kind == Kind::Object {
-            return self.stands(lease);
+        match self.kind {
+            Kind::Object => return self.stands(lease),
+            Kind::Cluster => return self.claims(lease),
+            Kind::Blob | Kind::Host => (),
         }
         matches!(&self.lease, Lease::Leased { id, .. } if *id == lease)
     }
@@ -191,6 +210,9 @@ impl Store {
     pub fn leased_until(&self, lease: LeaseId) -> Option<Instant> {
         if let Some(standing) = self.standing.as_ref().filter(|_| self.stands(lease)) {
             return Some(super::span(standing.until) - EPOCH);
+        }
+        if let Some(claim) = self.cluster.claim.filter(|_| self.claims(lease)) {
+            return Some(super::span(claim.counted.ends) - EPOCH);
         }
         match &self.lease {
             Lease::Leased { id, until: Some(until), .. } if *id == lease => {
@@ -203,9 +225,10 @@ impl Store {
     /// Returns the true time until the lease is over, by the store's clock or by that of an observer that
     /// has seen its last renewal.
     pub fn rest(&self, now: Instant) -> Span {
-        let until = match (&self.standing, &self.lease) {
-            (Some(standing), _) => standing.until,
-            (None, Lease::Leased { until: Some(until), .. } | Lease::Breaking { until, .. }) => {
+        let until = match (&self.standing, self.cluster.claim, &self.lease) {
+            (Some(standing), ..) => standing.until,
+            (_, Some(claim), _) => claim.counted.deleted,
+            (.., Lease::Leased { until: Some(until), .. } | Lease::Breaking { until, .. }) => {
                 *until
             }
             _ => return 0,
@@ -224,18 +247,19 @@ impl Store {
     pub fn held_by(&mut self, now: Instant) -> Option<Nonce> {
         match self.kind {
             Kind::Object => self.standing.as_ref().and_then(Standing::named),
+            Kind::Cluster => self.cluster.claim.and_then(|it| it.nonce),
             Kind::Blob | Kind::Host => self.record.nonce.filter(|_| self.is_leased(now)),
         }
     }
 
     /// Returns whether the lease is held.
     pub fn is_leased(&mut self, now: Instant) -> bool {
-        if self.kind == Kind::Object {
-            let time = self.time(now);
-            return self.standing.as_ref().is_some_and(|it| time < it.until);
-        }
         let time = self.time(now);
-        matches!(self.lease.state(time), "leased" | "breaking")
+        match self.kind {
+            Kind::Object => self.standing.as_ref().is_some_and(|it| time < it.until),
+            Kind::Cluster => self.cluster.claim.is_some_and(|it| time < it.counted.deleted),
+            Kind::Blob | Kind::Host => matches!(self.lease.state(time), "leased" | "breaking"),
+        }
     }
 
     fn touched(&mut self) {
@@ -263,8 +287,10 @@ impl Store {
         wrote: &mut Option<(u64, Nonce)>,
     ) -> Step {
         let time = self.time(now);
-        if self.kind == Kind::Object {
-            return self.step_object(op, stage, time, wrote);
+        match self.kind {
+            Kind::Object => return self.step_object(op, stage, time, wrote),
+            Kind::Cluster => return self.step_cluster(op, stage, time, wrote),
+            Kind::Blob | Kind::Host => (),
         }
         match (op, stage) {
             (Op::Read, _) => Step::Done(Ok(Answer::Snapshot(self.snapshot(time)))),
@@ -293,6 +319,7 @@ impl Store {
             }
             (Op::Release(bid), _) => Step::Done(self.release(bid, time).map(|()| Answer::Done)),
             (_, Stage::Missing | Stage::Made) => unreachable!("only a bid makes a blob"),
+            (_, Stage::Claimed) => unreachable!("only a cluster has claims"),
         }
     }
 }

@@ -273,13 +273,14 @@ impl World<'_> {
         self.peers.handover = None;
     }
 
-    /// Begins to count the reads of the standbys that are notified.
+    /// Begins to count the reads of the standbys that are notified, and not lied to.
     pub(crate) fn begin_patience(&mut self) {
+        let honest = self.deceived_for() == 0;
         for it in &mut self.nodes {
             let Some(process) = &mut it.process else { continue };
             let it = &mut process.subscription;
             let connected = it.connection == Connection::Connected;
-            it.log.at_patience = connected.then_some((it.stamp, it.log.count));
+            it.log.at_patience = (connected && honest).then_some((it.stamp, it.log.count));
         }
     }
 

@@ -6,6 +6,7 @@ use tenure::lease::{LeaseId, Nonce, Record};
 use tenure::store::BreakOutcome;
 
 use super::blob_lease::Lease;
+use super::cluster::Cluster;
 use super::{Instant, Kind, Store};
 
 /// Returns the lease id of a third party.
@@ -18,8 +19,10 @@ impl Store {
     /// held.
     pub fn break_lease(&mut self, period: Option<Duration>, now: Instant) -> BreakOutcome {
         let time = self.time(now);
-        if self.kind == Kind::Object {
-            return self.break_object(period.is_some(), time);
+        match self.kind {
+            Kind::Object => return self.break_object(period.is_some(), time),
+            Kind::Cluster => return self.break_claim(period.is_some(), time),
+            Kind::Blob | Kind::Host => (),
         }
         if !self.is_leased(now) {
             return BreakOutcome::NotHeld;
@@ -34,9 +37,12 @@ impl Store {
         BreakOutcome::Held { record, free_in }
     }
 
-    /// Changes the lease id. In an object, a candidate of another kind acquires the lease, and does not
-    /// renew it.
+    /// Changes the lease id. In an object or a cluster, a candidate of another kind acquires the lease, and
+    /// does not renew it.
     pub fn change_lease(&mut self, number: u64, now: Instant) {
+        if self.kind == Kind::Cluster {
+            return self.take_claim(number, None, false, self.time(now));
+        }
         if let Some(length) = self.standing.as_ref().map(|it| it.length) {
             self.take_object(number, length, false, self.time(now));
         }
@@ -49,9 +55,10 @@ impl Store {
     /// Acquires the lease for a third party, if it is free.
     pub fn take_by_other(&mut self, number: u64, length: Duration, now: Instant) {
         let time = self.time(now);
-        if self.kind == Kind::Object {
-            self.take_object(number, length, true, time);
-            return;
+        match self.kind {
+            Kind::Object => return self.take_object(number, length, true, time),
+            Kind::Cluster => return self.take_claim(number, Some(length), true, time),
+            Kind::Blob | Kind::Host => (),
         }
         let _ = self.lease.acquire(third_party(number), Some(length), time);
     }
@@ -62,15 +69,19 @@ impl Store {
         if whole {
             self.lease = Lease::Available;
             self.standing = None;
-            self.exists = self.kind == Kind::Host;
+            self.cluster = Cluster::default();
+            self.exists = self.kind.exists_from_the_start();
         }
         self.changed_hands();
     }
 
-    /// Writes to a field outside of lease and record: a label, an annotation.
-    pub fn touch(&mut self) {
-        if self.kind == Kind::Object && self.exists {
-            self.touched();
+    /// Writes to a field outside of lease and record: a label, an annotation. In a cluster, another member
+    /// leads from now on.
+    pub fn touch(&mut self, now: Instant) {
+        match self.kind {
+            Kind::Object if self.exists => self.touched(),
+            Kind::Cluster => self.promote(self.time(now)),
+            _ => (),
         }
     }
 
@@ -82,6 +93,7 @@ impl Store {
         if freed {
             self.lease = Lease::Available;
             self.standing = None;
+            self.cluster.claim = None;
         }
         self.changed_hands();
     }

@@ -39,7 +39,8 @@ impl SimulatedLock {
 
     /// Writes something next to the lease.
     pub fn touch(&self) {
-        self.locked().0.touch();
+        let (store, now) = &mut *self.locked();
+        store.touch(*now);
     }
 
     /// Makes another kind of candidate the holder.
