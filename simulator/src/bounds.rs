@@ -278,7 +278,9 @@ impl World<'_> {
             return 0;
         }
         let reads = self.nodes.iter().map(Node::between_reads).max().unwrap_or_default();
-        deceived + self.scenario.longest(|it| it.lease_duration) * 11 / 10 + 2 * reads
+        let lease =
+            self.scenario.longest(|it| it.lease_duration + self.store.late(it.lease_duration));
+        deceived + lease * 11 / 10 + 2 * reads
     }
 
     /// Returns how long a candidate takes from its bid to leading.
@@ -312,7 +314,8 @@ impl World<'_> {
         let reads = others.map(|it| it.between_reads() + it.trip(2)).min()?;
         let timeout = defective.waits(defective.settings().request_timeout);
         let keeps = self.win(defective, defective.settings())
-            + defective.waits(defective.settings().lease_duration);
+            + defective.waits(defective.settings().lease_duration)
+            + span(self.store.late(defective.settings().lease_duration));
         (reads < away).then_some(keeps + timeout + defective.trip(3) + reads)
     }
 }

@@ -83,11 +83,14 @@ pub enum Stage {
     Made,
     /// The lease was granted, or the record was read in this version: one request is left.
     Second { seen: u64 },
-    /// The candidate's lease was found in this version of the object: the write is left. Or the bid has
-    /// a lease of the cluster by an earlier request: its claim is left.
+    /// The candidate's lease was found in this version of the object: the write is left.
     Third { seen: u64 },
-    /// The bid has the claim: its lease is to be counted anew.
-    Claimed,
+    /// A bid found no claim in the cluster: it gets a lease.
+    Free,
+    /// A bid has a lease of the cluster, by this request or an earlier one: the claim is left.
+    Unclaimed { is_new: bool },
+    /// A new lease of the cluster since then for the claim that this change wrote: the move is left.
+    Granted { seen: u64, since: Duration },
 }
 
 /// The result of one request.
@@ -134,7 +137,9 @@ impl Store {
     pub fn most_requests(&self, op: &Op) -> u64 {
         match (self.kind, op) {
             (_, Op::Acquire(_)) => self.requests_of_bid(),
-            (Kind::Object | Kind::Cluster, _) => 2,
+            (Kind::Object, _) => 2,
+            // With the read, the grant and two attempts of a renewal.
+            (Kind::Cluster, _) => 4,
             _ => 1,
         }
     }
@@ -142,7 +147,9 @@ impl Store {
     /// Returns the maximum number of requests of a bid.
     pub fn requests_of_bid(&self) -> u64 {
         match self.kind {
-            Kind::Blob | Kind::Cluster => 4,
+            Kind::Blob => 4,
+            // A claim under a lease of an earlier request is counted anew.
+            Kind::Cluster => 6,
             Kind::Object => 3,
             Kind::Host => 1,
         }
@@ -319,7 +326,9 @@ impl Store {
             }
             (Op::Release(bid), _) => Step::Done(self.release(bid, time).map(|()| Answer::Done)),
             (_, Stage::Missing | Stage::Made) => unreachable!("only a bid makes a blob"),
-            (_, Stage::Claimed) => unreachable!("only a cluster has claims"),
+            (_, Stage::Free | Stage::Unclaimed { .. } | Stage::Granted { .. }) => {
+                unreachable!("only a cluster has claims")
+            }
         }
     }
 }

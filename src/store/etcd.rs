@@ -5,11 +5,11 @@
 //! claim, each in one transaction. The lease has an id that follows from the bid's, so that a bid may
 //! be repeated, and a late copy of a request does nothing that its bid did not ask for.
 //!
-//! **Renewals.** etcd answers a keepalive without asking the other members, so a member that does not
-//! know yet that another leads may grant one in vain. A renewal therefore first reads the claim, which a
-//! quorum answers, and counts only if the keepalive was answered in the same term of Raft or a later
-//! one: whoever leads the cluster after that counts the lease from its own beginning, which is later
-//! than the sending of the renewal.
+//! **Renewals.** A renewal moves the claim to a new lease, in a transaction that compares the last write of
+//! the claim. etcd's keepalive would be cheaper, but no quorum stands behind it: a member that was deposed
+//! answers one in vain, and when it was paused it may end leases whose keepalives it has missed. It knows
+//! nothing of a lease that was granted meanwhile. Of what a late copy asks for, nothing is done, since the
+//! claim was written again. A lease without a claim ends by itself.
 //!
 //! The backend retries nothing and keeps nothing but its connection, and treats an error as definite
 //! only if etcd says so (R4). Only [`LeaseStore::changed`] waits, until something changes.
@@ -19,6 +19,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use uuid::Uuid;
 
 use self::errors::EtcdError;
 use self::gateway::{Call, Gateway};
@@ -28,7 +29,8 @@ use self::wire::{Number, Range};
 use super::{BreakOutcome, Finding, LeaseAdmin, LeaseStore, Presence};
 use crate::config::EtcdSettings;
 use crate::lease::{
-    Bid, Cause, Change, Failure, Grant, Rules, Snapshot, StoreError, Successor, Version,
+    Bid, Cause, Change, Failure, Grant, LeaseId, Record, Rules, Snapshot, StoreError, Successor,
+    Version,
 };
 
 mod access;
@@ -44,6 +46,14 @@ mod wire;
 /// From the end of a lease to the deletion of its keys, at most: etcd looks for leases that have ended
 /// twice a second, and takes a moment to agree.
 const DELETION: Duration = Duration::from_millis(500);
+
+/// The outcome of a transaction.
+enum Changed {
+    /// Everything was changed, at this revision.
+    At(i64),
+    /// Nothing was: the keys are these.
+    Not(Seen),
+}
 
 /// A lease in etcd.
 pub struct Etcd {
@@ -90,16 +100,19 @@ impl Etcd {
         Seen::of(range, &self.keys).map_err(StoreError::Foreign)
     }
 
-    /// Performs changes if comparisons hold. Returns what the keys are otherwise; `None` if they held.
+    /// Performs changes if comparisons hold.
     async fn change(
         &self,
         call: &mut Call<'_>,
         compare: &[serde_json::Value],
         changes: &[serde_json::Value],
-    ) -> Result<Option<Seen>, StoreError> {
+    ) -> Result<Changed, StoreError> {
         let both = serde_json::json!({"request_range": self.both()});
         let txn = call.txn(compare, changes, &[both]).await?;
-        if txn.succeeded { Ok(None) } else { self.seen(&txn.into_range()).map(Some) }
+        match txn.succeeded {
+            true => Ok(Changed::At(txn.header.revision.0)),
+            false => self.seen(&txn.into_range()).map(Changed::Not),
+        }
     }
 
     /// Returns the claim, if it is of this bid and not being broken.
@@ -108,35 +121,58 @@ impl Etcd {
         ours.ok_or_else(|| self.not_ours(seen))
     }
 
-    /// Counts the lease of a bid anew, after a read in this term of Raft.
-    async fn keep(&self, call: &mut Call<'_>, bid: &Bid, since: u64) -> Result<(), StoreError> {
-        let lease = lease_number(bid.lease);
-        let answer = call.keep_alive(lease).await?;
-        let unknown = |cause, why: &str| {
-            let message = format!("{} {why}", call.member());
-            Err(StoreError::Unknown(Failure::new(cause, message)))
-        };
-        match answer.ttl {
-            _ if answer.id != Number(lease) => {
-                unknown(Cause::Settings, "answered about another lease than it was asked for")
-            }
-            Number(..=0) => Err(refused(format!("the lease of {} expired", self.place()))),
-            _ if answer.header.raft_term < Number(since) => unknown(
-                Cause::Unavailable,
-                "is behind the others, so that its renewal does not count",
-            ),
-            Number(granted) if granted < seconds(bid) => {
-                unknown(Cause::Settings, "has a shorter lease than it was asked for")
-            }
-            Number(_) => Ok(()),
+    /// Grants a lease of at least the length of a bid, whose time counts from now.
+    async fn grant(&self, call: &mut Call<'_>, lease: i64, bid: &Bid) -> Result<(), EtcdError> {
+        let answer = call.grant(lease, seconds(bid)).await?;
+        let member = call.member();
+        if answer.id != Number(lease) {
+            Err(EtcdError::Invalid(format!("{member} granted another lease than it was asked for")))
+        } else if answer.ttl < Number(seconds(bid)) {
+            Err(EtcdError::Invalid(format!(
+                "{member} granted a shorter lease than it was asked for"
+            )))
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Counts the time of a claim anew: moves it to a new lease, if it was last written at this revision,
+    /// or is still of this bid.
+    async fn count_anew(
+        &self,
+        call: &mut Call<'_>,
+        bid: &Bid,
+        written: i64,
+    ) -> Result<Changed, StoreError> {
+        let lease = lease_number(LeaseId::from_random(Uuid::new_v4().as_u128()));
+        self.grant(call, lease, bid).await?;
+        let changes = [wire::put_under(&self.keys.lease, &record::claim(bid), lease)];
+        let at = |revision| [wire::is_at(&self.keys.lease, revision)];
+        match self.change(call, &at(written), &changes).await? {
+            // An earlier renewal may have been granted without an answer.
+            Changed::Not(now) => match self.ours(&now, bid) {
+                Ok(held) => self.change(call, &at(held.written), &changes).await,
+                Err(_) => Ok(Changed::Not(now)),
+            },
+            done => Ok(done),
         }
     }
 
     /// Returns the grant of a claim that this bid has already, whose time is counted anew.
-    async fn again(&self, call: &mut Call<'_>, bid: &Bid, seen: Seen) -> Result<Grant, StoreError> {
-        self.ours(&seen, bid)?;
-        self.keep(call, bid, seen.raft_term).await?;
-        Ok(Grant { record: seen.record, date: call.date, version: None })
+    async fn again(
+        &self,
+        call: &mut Call<'_>,
+        bid: &Bid,
+        (record, written): (Record, i64),
+    ) -> Result<Grant, StoreError> {
+        match self.count_anew(call, bid, written).await? {
+            Changed::At(revision) => {
+                Ok(Grant { record, date: call.date, version: Some(version_of(revision)) })
+            }
+            // It was freed in between, and may be bid for.
+            Changed::Not(now) if now.held.is_none() => Err(self.conflict()),
+            Changed::Not(now) => Err(self.changed_since(&now, bid)),
+        }
     }
 
     /// Writes the record under the claim of a bid, if nothing has changed since it was read.
@@ -146,7 +182,7 @@ impl Etcd {
         seen: &Seen,
         held: &Held,
         value: &[u8],
-    ) -> Result<Option<Seen>, StoreError> {
+    ) -> Result<Changed, StoreError> {
         let Keys { lease, record, .. } = &self.keys;
         let compare = [wire::is_at(lease, held.written), wire::is_at(record, seen.recorded)];
         self.change(call, &compare, &[wire::put(record, value)]).await
@@ -166,6 +202,12 @@ impl Etcd {
     fn conflict(&self) -> StoreError {
         let message = format!("the keys {} were modified concurrently", self.place());
         StoreError::RetryNow(Failure::new(Cause::Lease, message))
+    }
+
+    /// Returns the error for a claim that was changed between read and write: it is lost, or an earlier
+    /// request of this bid has changed it.
+    fn changed_since(&self, now: &Seen, bid: &Bid) -> StoreError {
+        self.ours(now, bid).map_or_else(|lost| lost, |_| self.conflict())
     }
 
     /// Returns how long a lease lasts at most, until its keys are deleted.
@@ -203,15 +245,16 @@ impl LeaseStore for Etcd {
         let mut call = self.gateway.call();
         let seen = self.see(&mut call).await?;
         if seen.held.is_some() {
-            return self.again(&mut call, bid, seen).await;
+            let written = self.ours(&seen, bid)?.written;
+            return self.again(&mut call, bid, (seen.record, written)).await;
         }
         if !seen.is_in_version(&bid.seen) {
             let message = format!("the record of {} has changed since it was read", self.place());
             return Err(refused(message));
         }
         let lease = lease_number(bid.lease);
-        let is_new = match call.grant(lease, seconds(bid)).await {
-            Ok(granted) => granted.ttl >= Number(seconds(bid)),
+        let is_new = match self.grant(&mut call, lease, bid).await {
+            Ok(()) => true,
             // By an earlier request of this bid, perhaps long ago.
             Err(EtcdError::LeaseExists(_)) => false,
             Err(error) => return Err(error.into()),
@@ -219,13 +262,17 @@ impl LeaseStore for Etcd {
         let compare =
             [wire::is_absent(&self.keys.lease), wire::is_at(&self.keys.record, seen.recorded)];
         let put = wire::put_under(&self.keys.lease, &record::claim(bid), lease);
-        if let Some(seen) = self.change(&mut call, &compare, &[put]).await? {
-            return self.again(&mut call, bid, seen).await;
+        match self.change(&mut call, &compare, &[put]).await? {
+            Changed::At(revision) if is_new => {
+                let version = Some(version_of(revision));
+                Ok(Grant { record: seen.record, date: call.date, version })
+            }
+            Changed::At(revision) => self.again(&mut call, bid, (seen.record, revision)).await,
+            Changed::Not(seen) => {
+                let written = self.ours(&seen, bid)?.written;
+                self.again(&mut call, bid, (seen.record, written)).await
+            }
         }
-        if !is_new {
-            self.keep(&mut call, bid, seen.raft_term).await?;
-        }
-        Ok(Grant { record: seen.record, date: call.date, version: None })
     }
 
     async fn write_term(&self, bid: &Bid, floor: u64) -> Result<u64, StoreError> {
@@ -240,8 +287,8 @@ impl LeaseStore for Etcd {
             StoreError::Foreign(Failure::new(Cause::Record, message))
         })?;
         match self.write(&mut call, &seen, held, &record::of_bid(bid, term, None)).await? {
-            None => Ok(term),
-            Some(now) => {
+            Changed::At(_) => Ok(term),
+            Changed::Not(now) => {
                 self.ours(&now, bid)?;
                 now.term_of(bid).ok_or_else(|| self.conflict())
             }
@@ -250,10 +297,14 @@ impl LeaseStore for Etcd {
 
     async fn renew(&self, bid: &Bid) -> Result<Option<Version>, StoreError> {
         let mut call = self.gateway.call();
-        let seen = self.see(&mut call).await?;
-        // Before the keepalive, which would prolong a lease that is being broken.
-        self.ours(&seen, bid)?;
-        self.keep(&mut call, bid, seen.raft_term).await.map(|()| None)
+        let written = match bid.written.as_ref().and_then(revision_of) {
+            Some(known) => known,
+            None => self.ours(&self.see(&mut call).await?, bid)?.written,
+        };
+        match self.count_anew(&mut call, bid, written).await? {
+            Changed::At(revision) => Ok(Some(version_of(revision))),
+            Changed::Not(now) => Err(self.changed_since(&now, bid)),
+        }
     }
 
     async fn set_successor(
@@ -269,31 +320,34 @@ impl LeaseStore for Etcd {
             return Err(refused(message.to_owned()));
         };
         if seen.record.successor.as_ref() == Some(&successor.as_stored()) {
-            return Ok(None);
+            return Ok(Some(version_of(held.written)));
         }
         match self
             .write(&mut call, &seen, held, &record::of_bid(bid, term, Some(successor)))
             .await?
         {
-            None => Ok(None),
-            Some(now) => {
-                self.ours(&now, bid)?;
-                Err(self.conflict())
-            }
+            Changed::At(_) => Ok(Some(version_of(held.written))),
+            Changed::Not(now) => Err(self.changed_since(&now, bid)),
         }
     }
 
     async fn release(&self, bid: &Bid) -> Result<(), StoreError> {
         let mut call = self.gateway.call();
-        let (key, lease) = (&self.keys.lease, lease_number(bid.lease));
-        let compare = [wire::is_of_lease(key, lease)];
-        let kept = self.change(&mut call, &compare, &[wire::delete(key)]).await?;
-        // The end of the lease itself, so that a late copy of a bid claims nothing under it.
-        match call.revoke(lease).await {
+        let seen = self.see(&mut call).await?;
+        let ours = seen.held.as_ref().filter(|it| it.is_of(bid));
+        if let Some(held) = ours {
+            let compare = [wire::is_at(&self.keys.lease, held.written)];
+            let changes = [wire::delete(&self.keys.lease)];
+            if let Changed::Not(_) = self.change(&mut call, &compare, &changes).await? {
+                return Err(self.conflict());
+            }
+        }
+        // The lease of the bid itself, so that a late copy of the bid claims nothing under it.
+        match call.revoke(lease_number(bid.lease)).await {
             Ok(()) | Err(EtcdError::LeaseMissing(_)) => (),
             Err(error) => return Err(error.into()),
         }
-        kept.map_or(Ok(()), |seen| Err(self.not_ours(&seen)))
+        ours.map(drop).ok_or_else(|| self.not_ours(&seen))
     }
 
     async fn changed(&self) -> Change {
@@ -320,7 +374,7 @@ impl LeaseAdmin for Etcd {
         if let Some(change) = change {
             let record = wire::is_at(&self.keys.record, seen.recorded);
             let compare = [wire::is_at(key, held.written), record];
-            if self.change(&mut call, &compare, &[change]).await?.is_some() {
+            if let Changed::Not(_) = self.change(&mut call, &compare, &[change]).await? {
                 let message =
                     "the lease was modified concurrently, so nothing was broken: try again";
                 return Err(StoreError::Unknown(Failure::new(Cause::Lease, message)));
@@ -349,10 +403,21 @@ impl LeaseAdmin for Etcd {
         let compare = [wire::is_at(key, seen.recorded)];
         let changes = [wire::put(key, &record::first(floor))];
         match self.change(&mut call, &compare, &changes).await? {
-            None => Ok(vec![format!("created the key {key} with the first term {floor}")]),
-            Some(_) => Err(self.conflict()),
+            Changed::At(_) => {
+                Ok(vec![format!("created the key {key} with the first term {floor}")])
+            }
+            Changed::Not(_) => Err(self.conflict()),
         }
     }
+}
+
+/// Returns the version of a claim that was last written at this revision.
+fn version_of(revision: i64) -> Version {
+    Version(revision.to_string().into())
+}
+
+fn revision_of(version: &Version) -> Option<i64> {
+    version.0.parse().ok()
 }
 
 /// Returns how long the lease of a bid is, in whole seconds, as the settings allow alone.

@@ -1,30 +1,30 @@
 //! The simulated etcd: a claim under a lease that the cluster counts, and a record that stays.
 //!
-//! A lease ends at its time, and is not renewed after it; its claim is deleted up to a quarter of it and
-//! half a second later. Another leader of the cluster counts all leases anew. A bid is a read, the grant of
-//! a lease, and the claim, if nothing has changed since the read; a renewal is a read and a keepalive.
+//! A claim is deleted up to a quarter of its lease and half a second after the end of that. Another leader
+//! of the cluster counts all leases anew. A bid is a read, the grant of a lease, and the claim, if nothing
+//! has changed since the read; a renewal moves the claim to a new lease, whose time counts from its grant.
 
+use std::ops::ControlFlow::{self, Break, Continue};
 use std::sync::Arc;
 use std::time::Duration;
 
 use tenure::election::{Answer, Op};
 use tenure::lease::{
-    Bid, Cause, Failure, LeaseId, Nonce, Record, Snapshot, StoreError, Successor, Version,
+    Bid, Cause, Failure, Grant, LeaseId, Nonce, Record, Snapshot, StoreError, Successor, Version,
 };
 use tenure::store::BreakOutcome;
 
 use super::third_party::third_party;
-use super::{Stage, Step, Store};
+use super::{Kind, Stage, Step, Store};
 
 /// How many leases without a claim are kept. Late copies of bids leave some; etcd keeps all.
 const KEPT: usize = 8;
 
-/// A lease of the cluster.
+/// A lease of the cluster, which a bid or a renewal was granted.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Counted {
-    lease: LeaseId,
     length: Duration,
-    /// Until when it may be renewed.
+    /// When its time is over.
     pub(super) ends: Duration,
     /// When its claim is deleted.
     pub(super) deleted: Duration,
@@ -33,38 +33,51 @@ pub(super) struct Counted {
 /// The claim, which is deleted with its lease.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Claim {
+    /// The bid's.
+    lease: LeaseId,
     pub(super) counted: Counted,
     /// The nonce of the acquisition; `None` for a third party.
     pub(super) nonce: Option<Nonce>,
     /// Whether an operator is breaking it.
     is_breaking: bool,
+    /// The change that wrote it last.
+    written: u64,
 }
 
-/// The leases of the cluster.
+/// The claim, and the leases of bids that have none yet.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Cluster {
     pub(super) claim: Option<Claim>,
-    /// Those without a claim, the latest last.
-    unclaimed: Vec<Counted>,
+    /// The latest last.
+    unclaimed: Vec<(LeaseId, Counted)>,
 }
 
 impl Counted {
-    fn new(lease: LeaseId, length: Duration, time: Duration) -> Self {
+    fn new(length: Duration, time: Duration) -> Self {
         let ends = time + length;
         // As good as random.
         let share = u128::from(ends.subsec_nanos()) * 7_919 % 1_000;
-        let most = (length / 4 + Duration::from_millis(500)).as_nanos();
-        let late = u64::try_from(most * share / 1_000).unwrap_or(u64::MAX);
-        Self { lease, length, ends, deleted: ends + Duration::from_nanos(late) }
+        let late = u64::try_from(latest(length).as_nanos() * share / 1_000).unwrap_or(u64::MAX);
+        Self { length, ends, deleted: ends + Duration::from_nanos(late) }
     }
+}
 
-    fn again(&self, time: Duration) -> Self {
-        Self::new(self.lease, self.length, time)
-    }
+/// Returns how long after the end of a lease its claim is deleted at most.
+fn latest(length: Duration) -> Duration {
+    length / 4 + Duration::from_millis(500)
 }
 
 fn refused(why: &'static str) -> StoreError {
     StoreError::Refused(Failure::new(Cause::Lease, why))
+}
+
+/// Returns the version of a claim.
+fn version(written: u64) -> Version {
+    Version(written.to_string().into())
+}
+
+fn revision(version: &Version) -> Option<u64> {
+    version.0.parse().ok()
 }
 
 fn conflict() -> StoreError {
@@ -81,130 +94,174 @@ impl Store {
         wrote: &mut Option<(u64, Nonce)>,
     ) -> Step {
         self.delete_ended(time);
-        let done = match (op, stage) {
-            (Op::Read, _) => Ok(Answer::Snapshot(self.see_keys())),
-            (Op::Acquire(bid), Stage::First) if self.cluster.claim.is_some() => {
-                return self.if_ours(bid, Stage::Claimed);
-            }
-            (Op::Acquire(bid), Stage::First) if bid.seen != self.version => {
-                Err(refused("the record has changed since it was read"))
-            }
-            (Op::Acquire(bid), Stage::First) => {
-                let seen = self.changes;
-                return Step::More(match self.grant_lease(bid, time) {
-                    true => Stage::Second { seen },
-                    false => Stage::Third { seen },
-                });
-            }
-            (Op::Acquire(bid), Stage::Second { seen } | Stage::Third { seen }) => {
-                let is_new = matches!(stage, Stage::Second { .. });
-                match self.claim_lease(bid, seen) {
-                    Ok(true) if is_new => self.grant(time),
-                    Ok(true) => return Step::More(Stage::Claimed),
-                    Ok(false) => return self.if_ours(bid, Stage::Claimed),
-                    Err(error) => Err(error),
+        match op {
+            Op::Read => Step::Done(Ok(Answer::Snapshot(self.see_keys()))),
+            Op::Acquire(bid) => self.bid_for_claim(bid, stage, time),
+            Op::Renew(bid) => self.renew_claim(bid, stage, time),
+            Op::WriteTerm { bid, floor } => match stage {
+                Stage::Second { seen } => {
+                    Step::Done(self.put_term(bid, *floor, seen, wrote).map(Answer::Term))
                 }
-            }
-            (Op::Acquire(bid), _) => self.keep(bid, time).and_then(|()| self.grant(time)),
-            (Op::Renew(bid), Stage::First) => return self.if_ours(bid, Stage::Claimed),
-            (Op::Renew(bid), _) => self.keep(bid, time).map(|()| Answer::Done),
-            (Op::WriteTerm { bid, .. } | Op::SetSuccessor { bid, .. }, Stage::First) => {
-                let is_written = self.record.nonce == Some(bid.nonce);
-                match (op, self.record.term) {
-                    _ if !self.is_ours(bid) => Err(refused("the lease is not held")),
-                    (Op::WriteTerm { .. }, Some(term)) if is_written => Ok(Answer::Term(term)),
-                    (Op::SetSuccessor { .. }, _) if !is_written => {
-                        Err(refused("the record is another's"))
-                    }
-                    _ => return Step::More(Stage::Second { seen: self.changes }),
+                _ => match self.record.term.filter(|_| self.record.nonce == Some(bid.nonce)) {
+                    Some(term) if self.is_ours(bid) => Step::Done(Ok(Answer::Term(term))),
+                    _ => self.read_claim(bid),
+                },
+            },
+            Op::SetSuccessor { bid, successor } => match stage {
+                Stage::Second { seen } => {
+                    Step::Done(self.put_successor(bid, successor, seen).map(|()| Answer::Done))
                 }
-            }
-            (Op::WriteTerm { bid, floor }, Stage::Second { seen }) => {
-                self.put_term(bid, *floor, seen, wrote).map(Answer::Term)
-            }
-            (Op::SetSuccessor { bid, successor }, Stage::Second { seen }) => {
-                self.put_successor(bid, successor, seen).map(|()| Answer::Done)
-            }
-            (Op::Release(bid), Stage::First) => {
-                let is_ours = self.cluster.claim.is_some_and(|it| it.counted.lease == bid.lease);
-                if is_ours {
-                    self.cluster.unclaimed.extend(self.cluster.claim.take().map(|it| it.counted));
-                    self.keys_changed();
+                _ if self.record.nonce != Some(bid.nonce) => {
+                    Step::Done(Err(refused("the record is another's")))
                 }
-                return Step::More(Stage::Second { seen: u64::from(is_ours) });
+                _ => self.read_claim(bid),
+            },
+            Op::Release(bid) => self.release_claim(bid, stage),
+        }
+    }
+
+    fn bid_for_claim(&mut self, bid: &Bid, stage: Stage, time: Duration) -> Step {
+        match stage {
+            Stage::First if self.cluster.claim.is_some() => self.if_ours(bid),
+            Stage::First if bid.seen == self.version => Step::More(Stage::Free),
+            Stage::First => Step::Done(Err(refused("the record has changed since it was read"))),
+            Stage::Free => Step::More(self.grant_lease(bid, time)),
+            Stage::Unclaimed { is_new } => match self.put_claim(bid) {
+                Ok(written) if is_new => Step::Done(self.grant_claim(written, time)),
+                Ok(written) => Step::More(Stage::Second { seen: written }),
+                Err(_) if self.cluster.claim.is_some() => self.if_ours(bid),
+                Err(error) => Step::Done(Err(error)),
+            },
+            Stage::Granted { .. } if self.cluster.claim.is_none() => Step::Done(Err(conflict())),
+            _ => match self.move_claim(bid, stage, time) {
+                Continue(written) => Step::Done(self.grant_claim(written, time)),
+                Break(step) => step,
+            },
+        }
+    }
+
+    fn renew_claim(&mut self, bid: &Bid, stage: Stage, time: Duration) -> Step {
+        match (stage, bid.written.as_ref().and_then(revision)) {
+            // Nothing is read, so the grant is the first request.
+            (Stage::First, Some(seen)) => Step::More(Stage::Granted { seen, since: time }),
+            (Stage::First, None) => self.if_ours(bid),
+            _ => match self.move_claim(bid, stage, time) {
+                Continue(written) => Step::Done(Ok(Answer::Written(version(written)))),
+                Break(step) => step,
+            },
+        }
+    }
+
+    /// Counts the claim of a bid anew: grants a lease, and moves the claim to it. Returns the change, or
+    /// what comes first.
+    fn move_claim(&mut self, bid: &Bid, stage: Stage, time: Duration) -> ControlFlow<Step, u64> {
+        let (seen, since) = match stage {
+            Stage::Second { seen } => {
+                return Break(Step::More(Stage::Granted { seen, since: time }));
             }
-            (Op::Release(bid), Stage::Second { seen }) => {
-                self.revoke(bid.lease);
-                match seen {
-                    0 => Err(refused("the lease is not held")),
-                    _ => Ok(Answer::Done),
-                }
-            }
-            _ => unreachable!("{op:?} has no {stage:?}"),
+            Stage::Granted { seen, since } => (seen, since),
+            _ => unreachable!("{stage:?} is none of a renewal"),
         };
-        Step::Done(done)
+        match self.cluster.claim.filter(|_| self.is_ours(bid)) {
+            Some(claim) if claim.written == seen => {
+                let counted = Counted::new(bid.lease_duration, since);
+                Continue(self.put(Claim { counted, ..claim }))
+            }
+            // By an earlier request of this bid.
+            Some(claim) => Break(Step::More(Stage::Granted { seen: claim.written, since })),
+            None => Break(Step::Done(Err(refused("the lease is held by another, or has ended")))),
+        }
+    }
+
+    fn read_claim(&self, bid: &Bid) -> Step {
+        match self.is_ours(bid) {
+            true => Step::More(Stage::Second { seen: self.changes }),
+            false => Step::Done(Err(refused("the lease is not held"))),
+        }
+    }
+
+    fn release_claim(&mut self, bid: &Bid, stage: Stage) -> Step {
+        match stage {
+            Stage::Second { seen } => {
+                if self.cluster.claim.take_if(|it| it.written == seen).is_none() {
+                    return Step::Done(Err(conflict()));
+                }
+                self.keys_changed();
+                Step::More(Stage::Third { seen })
+            }
+            Stage::Third { seen } => {
+                self.cluster.unclaimed.retain(|it| it.0 != bid.lease);
+                let was_ours = seen > 0;
+                let refused = || refused("the lease is not held");
+                Step::Done(was_ours.then_some(Answer::Done).ok_or_else(refused))
+            }
+            _ => match self.cluster.claim.filter(|it| it.lease == bid.lease) {
+                Some(claim) => Step::More(Stage::Second { seen: claim.written }),
+                None => Step::More(Stage::Third { seen: 0 }),
+            },
+        }
     }
 
     /// Returns whether the claim is of this bid, and not being broken.
     fn is_ours(&self, bid: &Bid) -> bool {
-        let of = |it: &&Claim| it.counted.lease == bid.lease && it.nonce == Some(bid.nonce);
+        let of = |it: &&Claim| it.lease == bid.lease && it.nonce == Some(bid.nonce);
         self.cluster.claim.as_ref().filter(of).is_some_and(|it| !it.is_breaking)
     }
 
-    fn if_ours(&self, bid: &Bid, then: Stage) -> Step {
-        match self.is_ours(bid) {
-            true => Step::More(then),
-            false => Step::Done(Err(refused("the lease is held by another, or has ended"))),
+    /// Goes on to count the claim of a bid anew.
+    fn if_ours(&self, bid: &Bid) -> Step {
+        match self.cluster.claim.filter(|_| self.is_ours(bid)) {
+            Some(claim) => Step::More(Stage::Second { seen: claim.written }),
+            None => Step::Done(Err(refused("the lease is held by another, or has ended"))),
         }
     }
 
     /// Deletes what belongs to leases that have ended long enough ago.
-    pub(super) fn delete_ended(&mut self, time: Duration) {
-        self.cluster.unclaimed.retain(|it| time < it.deleted);
+    fn delete_ended(&mut self, time: Duration) {
+        self.cluster.unclaimed.retain(|(_, it)| time < it.deleted);
         if self.cluster.claim.take_if(|it| it.counted.deleted <= time).is_some() {
             self.keys_changed();
         }
     }
 
-    /// Grants the lease of a bid; returns whether there was none.
-    fn grant_lease(&mut self, bid: &Bid, time: Duration) -> bool {
-        if self.cluster.unclaimed.iter().any(|it| it.lease == bid.lease) {
-            return false;
+    /// Grants the lease of a bid, unless an earlier request of it has.
+    fn grant_lease(&mut self, bid: &Bid, time: Duration) -> Stage {
+        if self.cluster.unclaimed.iter().any(|it| it.0 == bid.lease) {
+            return Stage::Unclaimed { is_new: false };
         }
         if self.cluster.unclaimed.len() == KEPT {
             self.cluster.unclaimed.remove(0);
         }
-        self.cluster.unclaimed.push(Counted::new(bid.lease, bid.lease_duration, time));
-        true
+        let counted = Counted::new(bid.lease_duration, time);
+        self.cluster.unclaimed.push((bid.lease, counted));
+        Stage::Unclaimed { is_new: true }
     }
 
-    /// Puts the claim of a bid, if nothing has changed since it was read; returns whether that is so.
-    fn claim_lease(&mut self, bid: &Bid, seen: u64) -> Result<bool, StoreError> {
-        if self.cluster.claim.is_some() || self.changes != seen {
-            return Ok(false);
+    /// Puts the claim of a bid under its lease, if the record is still what the bid has seen.
+    fn put_claim(&mut self, bid: &Bid) -> Result<u64, StoreError> {
+        if self.cluster.claim.is_some() || self.version != bid.seen {
+            return Err(refused("the lease is held by another, or the record has changed"));
         }
-        let Some(at) = self.cluster.unclaimed.iter().position(|it| it.lease == bid.lease) else {
+        let Some(at) = self.cluster.unclaimed.iter().position(|it| it.0 == bid.lease) else {
             let gone = Failure::new(Cause::Unavailable, "requested lease not found");
             return Err(StoreError::Unknown(gone));
         };
-        let counted = self.cluster.unclaimed.remove(at);
+        let (lease, counted) = self.cluster.unclaimed[at];
         let nonce = Some(bid.nonce);
-        self.cluster.claim = Some(Claim { counted, nonce, is_breaking: false });
-        self.keys_changed();
-        Ok(true)
+        self.news += 1;
+        Ok(self.put(Claim { lease, counted, nonce, is_breaking: false, written: 0 }))
     }
 
-    /// Counts the lease of a bid anew, whether or not it has a claim.
-    fn keep(&mut self, bid: &Bid, time: Duration) -> Result<(), StoreError> {
-        let claimed = self.cluster.claim.as_mut().map(|it| &mut it.counted);
-        let mut all = claimed.into_iter().chain(&mut self.cluster.unclaimed);
-        match all.find(|it| it.lease == bid.lease && time < it.ends) {
-            Some(it) => {
-                *it = it.again(time);
-                Ok(())
-            }
-            None => Err(refused("the lease expired")),
-        }
+    /// Puts a claim, and returns the change.
+    fn put(&mut self, claim: Claim) -> u64 {
+        self.changes += 1;
+        self.cluster.claim = Some(Claim { written: self.changes, ..claim });
+        self.changes
+    }
+
+    fn grant_claim(&self, written: u64, time: Duration) -> Result<Answer, StoreError> {
+        let Answer::Grant(grant) = self.grant(time)? else { unreachable!("it is a grant") };
+        Ok(Answer::Grant(Grant { version: Some(version(written)), ..grant }))
     }
 
     fn put_term(
@@ -252,15 +309,7 @@ impl Store {
         self.version = Version(Arc::from(self.changes.to_string()));
     }
 
-    /// Ends a lease, and deletes its claim.
-    fn revoke(&mut self, lease: LeaseId) {
-        self.cluster.unclaimed.retain(|it| it.lease != lease);
-        if self.cluster.claim.take_if(|it| it.counted.lease == lease).is_some() {
-            self.keys_changed();
-        }
-    }
-
-    /// Records a change of the claim, which is not one of the record.
+    /// Records a change of who holds the lease, or of the record.
     fn keys_changed(&mut self) {
         self.changes += 1;
         self.news += 1;
@@ -276,9 +325,14 @@ impl Store {
         }
     }
 
+    /// Returns how long after the end of a lease its claim is deleted at most.
+    pub fn late(&self, lease: Duration) -> Duration {
+        if self.kind == Kind::Cluster { latest(lease) } else { Duration::ZERO }
+    }
+
     /// Whether this lease has the claim, which is not being broken.
     pub(super) fn claims(&self, lease: LeaseId) -> bool {
-        self.cluster.claim.is_some_and(|it| it.counted.lease == lease && !it.is_breaking)
+        self.cluster.claim.is_some_and(|it| it.lease == lease && !it.is_breaking)
     }
 
     /// An operator breaks the lease: its claim is deleted now, or marked so that it is not renewed.
@@ -286,10 +340,9 @@ impl Store {
         self.delete_ended(time);
         let Some(claim) = &mut self.cluster.claim else { return BreakOutcome::NotHeld };
         let free_in = claim.counted.deleted.saturating_sub(time);
-        claim.is_breaking = true;
-        if at_once {
-            self.cluster.unclaimed.extend(self.cluster.claim.take().map(|it| it.counted));
-        }
+        let broken = Claim { is_breaking: true, ..*claim };
+        self.put(broken);
+        self.cluster.claim.take_if(|_| at_once);
         self.keys_changed();
         let free_in = if at_once { Duration::ZERO } else { free_in };
         BreakOutcome::Held { record: self.record.clone(), free_in }
@@ -308,8 +361,8 @@ impl Store {
         let Some(length) = length.or(held).filter(|_| !(free_only && held.is_some())) else {
             return;
         };
-        let counted = Counted::new(third_party(number), length, time);
-        self.cluster.claim = Some(Claim { counted, nonce: None, is_breaking: false });
+        let (lease, counted) = (third_party(number), Counted::new(length, time));
+        self.put(Claim { lease, counted, nonce: None, is_breaking: false, written: 0 });
         self.keys_changed();
     }
 
@@ -317,8 +370,9 @@ impl Store {
     pub(super) fn promote(&mut self, time: Duration) {
         self.delete_ended(time);
         if let Some(claim) = &mut self.cluster.claim {
-            claim.counted = claim.counted.again(time);
+            claim.counted = Counted::new(claim.counted.length, time);
         }
-        self.cluster.unclaimed.iter_mut().for_each(|it| *it = it.again(time));
+        let unclaimed = &mut self.cluster.unclaimed;
+        unclaimed.iter_mut().for_each(|(_, it)| *it = Counted::new(it.length, time));
     }
 }

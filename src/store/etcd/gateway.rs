@@ -19,7 +19,7 @@ use url::Url;
 
 use super::access::{Access, Credentials, Login};
 use super::errors::{self, EtcdError, broken};
-use super::wire::{LeaseAnswer, Plain, Range, SignedIn, Streamed, Txn};
+use super::wire::{LeaseAnswer, Plain, Range, SignedIn, Txn};
 use crate::config::EtcdSettings;
 use crate::http::client::{self, BodyError};
 
@@ -100,21 +100,7 @@ impl Call<'_> {
         self.request("lease/grant", &body).await
     }
 
-    /// Counts the time of a lease anew. A lease that does not exist is answered without a time.
-    pub(super) async fn keep_alive(&mut self, lease: i64) -> Result<LeaseAnswer, EtcdError> {
-        let told: Streamed<LeaseAnswer> =
-            self.request("lease/keepalive", &json!({"ID": lease.to_string()})).await?;
-        match (told.result, told.error) {
-            (Some(answer), None) => Ok(answer),
-            (_, error) => {
-                let error = errors::streamed(&error.unwrap_or_default(), self.member());
-                self.is_answered = error.is_an_answer();
-                Err(error)
-            }
-        }
-    }
-
-    /// Returns how long a lease lasts without a keepalive, in whole seconds, rounded down.
+    /// Returns how long a lease lasts, in whole seconds, rounded down.
     pub(super) async fn time_to_live(&mut self, lease: i64) -> Result<LeaseAnswer, EtcdError> {
         self.request("lease/timetolive", &json!({"ID": lease.to_string()})).await
     }

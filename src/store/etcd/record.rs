@@ -125,7 +125,7 @@ pub(super) struct Held {
 impl Held {
     /// Returns whether the claim is of this bid, whether or not it is being broken.
     pub(super) fn is_of(&self, bid: &Bid) -> bool {
-        self.nonce == bid.nonce && self.lease == lease_number(bid.lease)
+        self.nonce == bid.nonce
     }
 
     /// Returns the value that says that the claim is being broken.
@@ -150,8 +150,6 @@ pub(super) struct Seen {
     pub(super) recorded: i64,
     /// Whether either key exists.
     pub(super) exists: bool,
-    /// The term of Raft in which this was read.
-    pub(super) raft_term: u64,
     /// The revision of the whole key space.
     pub(super) revision: i64,
 }
@@ -169,7 +167,6 @@ impl Seen {
                 .unwrap_or_default(),
             recorded: record.map_or(0, |it| it.mod_revision.0),
             exists: claim.is_some() || record.is_some(),
-            raft_term: range.header.raft_term.0,
             revision: range.header.revision.0,
         })
     }

@@ -21,6 +21,8 @@ use crate::lease::{Candidate, LeaseId};
 enum Reply {
     Answer(u16, Value),
     Text(u16, &'static str),
+    /// The lease that was asked for, with this time.
+    Granted(i64),
     /// Nothing, ever.
     Hang,
 }
@@ -80,7 +82,8 @@ async fn answer(script: Arc<Mutex<Script>>, request: Request) -> Response {
     let token = |headers: &HeaderMap| Some(headers.get("authorization")?.to_str().ok()?.to_owned());
     let token = token(request.headers());
     let body = axum::body::to_bytes(request.into_body(), 1 << 20).await.unwrap();
-    let body = serde_json::from_slice(&body).unwrap();
+    let body: Value = serde_json::from_slice(&body).unwrap();
+    let lease = body["ID"].clone();
     let reply = {
         let mut script = script.lock().unwrap_or_else(PoisonError::into_inner);
         script.asked.push(Asked { path, token, body });
@@ -90,6 +93,10 @@ async fn answer(script: Arc<Mutex<Script>>, request: Request) -> Response {
     match reply.unwrap_or(Reply::Text(500, "the script is over")) {
         Reply::Answer(status, body) => (code(status), body.to_string()).into_response(),
         Reply::Text(status, text) => (code(status), text).into_response(),
+        Reply::Granted(ttl) => {
+            let body = json!({"header": header(), "ID": lease, "TTL": ttl.to_string()});
+            body.to_string().into_response()
+        }
         Reply::Hang => std::future::pending().await,
     }
 }
@@ -131,8 +138,8 @@ fn bid() -> Bid {
     }
 }
 
-fn header(raft_term: u64) -> Value {
-    json!({"cluster_id": "7", "revision": "9", "raft_term": raft_term.to_string()})
+fn header() -> Value {
+    json!({"cluster_id": "7", "revision": "9"})
 }
 
 fn encoded(text: impl AsRef<[u8]>) -> String {
@@ -145,22 +152,24 @@ fn claim_of(lease: i64, value: &[u8]) -> Value {
 }
 
 /// A read of the claim that the bid holds.
-fn ours(raft_term: u64) -> Reply {
+fn ours() -> Reply {
     let claim = claim_of(lease_number(bid().lease), &record::claim(&bid()));
-    Reply::Answer(200, json!({"header": header(raft_term), "kvs": [claim]}))
+    Reply::Answer(200, json!({"header": header(), "kvs": [claim]}))
+}
+
+/// A transaction that changed everything.
+fn changed() -> Reply {
+    Reply::Answer(200, json!({"header": header(), "succeeded": true}))
+}
+
+/// A transaction that changed nothing, since these keys are there.
+fn unchanged(kvs: &[Value]) -> Reply {
+    let found = json!([{"response_range": {"kvs": kvs}}]);
+    Reply::Answer(200, json!({"header": header(), "responses": found}))
 }
 
 fn nothing() -> Reply {
-    Reply::Answer(200, json!({"header": header(2)}))
-}
-
-fn kept(raft_term: u64, ttl: i64) -> Reply {
-    let id = lease_number(bid().lease).to_string();
-    let mut result = json!({"header": header(raft_term), "ID": id});
-    if ttl != 0 {
-        result["TTL"] = ttl.to_string().into();
-    }
-    Reply::Answer(200, json!({"result": result}))
+    Reply::Answer(200, json!({"header": header()}))
 }
 
 fn refusal(status: u16, code: u64, words: &str) -> Reply {
@@ -175,68 +184,92 @@ fn outcome<T>(result: Result<T, StoreError>) -> String {
 }
 
 #[tokio::test]
-async fn a_renewal_reads_the_claim_before_it_keeps_the_lease_alive() {
+async fn a_renewal_moves_the_claim_from_its_last_write_to_a_new_lease() {
     let member = Member::start().await;
     let store = open(&settings(&[&member]));
-    member.says([ours(2), kept(2, 15)]);
-    assert_eq!(store.renew(&bid()).await, Ok(None));
+    member.says([ours(), Reply::Granted(15), changed()]);
+    let version = store.renew(&bid()).await.unwrap();
+    assert_eq!(version, Some(Version("9".into())));
     let asked = member.asked();
     let paths: Vec<_> = asked.iter().map(|it| it.path.as_str()).collect();
-    assert_eq!(paths, ["kv/range", "lease/keepalive"]);
+    assert_eq!(paths, ["kv/range", "lease/grant", "kv/txn"]);
     assert_eq!(asked[0].body["range_end"], encoded("/tenure/orders/record\0"));
     assert_eq!(asked[0].body["serializable"], Value::Null, "a quorum must answer");
-    assert_eq!(asked[1].body["ID"], lease_number(bid().lease).to_string());
+    assert_eq!(asked[1].body["TTL"], "15");
+    assert_eq!(asked[2].body["compare"].as_array().unwrap().len(), 1);
+    assert_eq!(asked[2].body["compare"][0]["mod_revision"], "5");
+    let put = &asked[2].body["success"][0]["request_put"];
+    assert_eq!(put["lease"], asked[1].body["ID"]);
+    assert_eq!(put["value"], encoded(record::claim(&bid())));
+    // Its own last write is known by then, so nothing is read.
+    member.says([Reply::Granted(16), changed()]);
+    let bid = Bid { written: version, ..bid() };
+    assert_eq!(store.renew(&bid).await, Ok(Some(Version("9".into()))));
+    let again = member.asked();
+    assert_eq!(again[0].path, "lease/grant");
+    assert_ne!(again[0].body["ID"], asked[1].body["ID"]);
+    assert_eq!(again[1].body["compare"][0]["mod_revision"], "9");
 }
 
 #[tokio::test]
-async fn a_keepalive_counts_only_with_a_time_and_in_no_earlier_term() {
+async fn a_renewal_that_was_granted_without_an_answer_is_followed_by_another() {
     let member = Member::start().await;
     let store = open(&settings(&[&member]));
+    let bid = Bid { written: Some(Version("4".into())), ..bid() };
+    let claim = claim_of(77, &record::claim(&bid));
+    member.says([Reply::Granted(15), unchanged(&[claim.clone()]), changed()]);
+    assert_eq!(outcome(store.renew(&bid).await), "granted");
+    let asked = member.asked();
+    assert_eq!(asked.len(), 3);
+    assert_eq!(asked[2].body["compare"][0]["mod_revision"], "5");
+    member.says([Reply::Granted(15), unchanged(&[claim.clone()]), unchanged(&[claim.clone()])]);
+    let found = store.renew(&bid).await;
+    assert!(matches!(found, Err(StoreError::RetryNow(_))), "{found:?}");
+    member.says([Reply::Granted(15), unchanged(&[claim]), unchanged(&[])]);
+    assert!(outcome(store.renew(&bid).await).starts_with("refused"), "it has ended meanwhile");
+}
+
+#[tokio::test]
+async fn a_lease_counts_only_if_it_is_the_one_that_was_asked_for() {
+    let member = Member::start().await;
+    let store = open(&settings(&[&member]));
+    let other = json!({"header": header(), "ID": "1", "TTL": "15"});
     for (reply, expected) in [
-        (kept(2, 15), "granted"),
-        (kept(3, 15), "granted"),
-        (kept(2, 16), "granted"),
-        (kept(2, 0), "refused the lease of /tenure/orders/ expired"),
-        (kept(2, -1), "refused"),
-        (kept(1, 15), "unavailable"),
-        (kept(2, 14), "settings"),
-        (
-            Reply::Answer(200, json!({"result": {"header": header(2), "ID": "1", "TTL": "15"}})),
-            "settings",
-        ),
-        (Reply::Answer(200, json!({"error": {"code": 14, "message": "no leader"}})), "unavailable"),
-        (Reply::Answer(200, json!({"error": {"grpc_code": 16, "message": "x"}})), "auth"),
-        (Reply::Answer(200, json!({})), "unavailable"),
+        (Reply::Granted(15), "granted"),
+        (Reply::Granted(16), "granted"),
+        (Reply::Granted(14), "settings"),
+        (Reply::Granted(0), "settings"),
+        (Reply::Answer(200, other), "settings"),
+        (refusal(503, 14, "etcdserver: no leader"), "unavailable"),
+        (refusal(400, 9, "etcdserver: lease already exists"), "unavailable"),
         (Reply::Text(200, ""), "settings"),
     ] {
-        member.says([ours(2), reply.clone()]);
+        member.says([ours(), reply.clone()]);
+        if expected == "granted" {
+            member.says([changed()]);
+        }
         let found = outcome(store.renew(&bid()).await);
         assert!(found.starts_with(expected), "{reply:?}: {found}");
+        assert_eq!(member.asked().len(), 2 + usize::from(expected == "granted"));
     }
 }
 
 #[tokio::test]
-async fn a_claim_that_is_not_ours_is_not_kept_alive() {
+async fn a_claim_that_is_not_ours_is_not_renewed() {
     let member = Member::start().await;
     let store = open(&settings(&[&member]));
     let lease = lease_number(bid().lease);
     let other = record::claim(&Bid { nonce: Nonce(6), ..bid() });
     let seen = Seen::of(
         &serde_json::from_value(
-            json!({"header": header(2), "kvs": [claim_of(lease, &record::claim(&bid()))]}),
+            json!({"header": header(), "kvs": [claim_of(lease, &record::claim(&bid()))]}),
         )
         .unwrap(),
         &store.keys,
     );
     let broken = seen.unwrap().held.unwrap().broken();
-    for claims in [
-        vec![],
-        vec![claim_of(lease, &other)],
-        vec![claim_of(lease + 1, &record::claim(&bid()))],
-        vec![claim_of(0, &record::claim(&bid()))],
-        vec![claim_of(lease, &broken)],
-    ] {
-        let read = Reply::Answer(200, json!({"header": header(2), "kvs": claims}));
+    for claims in [vec![], vec![claim_of(lease, &other)], vec![claim_of(lease, &broken)]] {
+        let read = Reply::Answer(200, json!({"header": header(), "kvs": claims}));
         for ask in ["renew", "acquire again"] {
             if ask != "renew" && claims.is_empty() {
                 continue;
@@ -289,21 +322,41 @@ async fn a_lease_of_an_earlier_attempt_is_counted_anew() {
     let member = Member::start().await;
     let store = open(&settings(&[&member]));
     let exists = refusal(400, 9, "etcdserver: lease already exists");
-    let put = Reply::Answer(200, json!({"header": header(2), "succeeded": true}));
-    member.says([nothing(), exists.clone(), put.clone(), kept(2, 15)]);
+    member.says([nothing(), exists.clone(), changed(), Reply::Granted(15), changed()]);
     assert_eq!(outcome(store.acquire(&bid()).await), "granted");
-    assert_eq!(member.paths(), ["kv/range", "lease/grant", "kv/txn", "lease/keepalive"]);
-    member.says([nothing(), exists, put.clone(), kept(2, 0)]);
-    assert!(outcome(store.acquire(&bid()).await).starts_with("refused"));
+    assert_eq!(member.paths(), ["kv/range", "lease/grant", "kv/txn", "lease/grant", "kv/txn"]);
+    member.says([nothing(), exists, changed(), Reply::Granted(15), unchanged(&[])]);
+    let freed = store.acquire(&bid()).await;
+    assert!(matches!(freed, Err(StoreError::RetryNow(_))), "{freed:?}");
     member.asked();
-    let granted = Reply::Answer(200, json!({"header": header(2), "ID": "1", "TTL": "15"}));
-    member.says([nothing(), granted, put]);
-    assert_eq!(outcome(store.acquire(&bid()).await), "granted");
+    member.says([nothing(), Reply::Granted(15), changed()]);
+    let granted = store.acquire(&bid()).await.unwrap();
+    assert_eq!(granted.version, Some(Version("9".into())));
     let asked = member.asked();
-    assert_eq!(asked.len(), 3, "a new one needs no keepalive");
+    assert_eq!(asked.len(), 3, "a new one is not renewed at once");
+    assert_eq!(asked[1].body["ID"], lease_number(bid().lease).to_string());
     assert_eq!(asked[1].body["TTL"], "15");
     assert_eq!(asked[2].body["compare"][0]["create_revision"], "0");
     assert_eq!(asked[2].body["compare"][1]["mod_revision"], "0");
+}
+
+#[tokio::test]
+async fn a_release_deletes_the_claim_and_ends_the_lease_of_the_bid() {
+    let member = Member::start().await;
+    let store = open(&settings(&[&member]));
+    let missing = || refusal(404, 5, "etcdserver: requested lease not found");
+    member.says([ours(), changed(), missing()]);
+    assert_eq!(store.release(&bid()).await, Ok(()));
+    let asked = member.asked();
+    assert_eq!(asked[1].body["compare"][0]["mod_revision"], "5");
+    assert_eq!(asked[2].path, "lease/revoke");
+    assert_eq!(asked[2].body["ID"], lease_number(bid().lease).to_string());
+    member.says([nothing(), missing()]);
+    assert!(outcome(store.release(&bid()).await).starts_with("refused"));
+    assert_eq!(member.paths(), ["kv/range", "lease/revoke"], "a late copy of the bid has no lease");
+    member.says([ours(), unchanged(&[])]);
+    let found = store.release(&bid()).await;
+    assert!(matches!(found, Err(StoreError::RetryNow(_))), "{found:?}");
 }
 
 #[tokio::test]
@@ -322,10 +375,10 @@ async fn a_bid_for_another_version_sends_nothing_more() {
 async fn a_call_stays_with_its_member_and_the_next_goes_to_another_if_that_did_not_answer() {
     let (one, two) = (Member::start().await, Member::start().await);
     let store = open(&settings(&[&one, &two]));
-    one.says([ours(2), refusal(503, 14, "etcdserver: no leader")]);
+    one.says([ours(), refusal(503, 14, "etcdserver: no leader")]);
     assert!(outcome(store.renew(&bid()).await).starts_with("unavailable"));
     assert_eq!((one.asked().len(), two.asked().len()), (2, 0), "no retry inside a call");
-    two.says([ours(2), kept(2, 15), ours(2), kept(2, 0)]);
+    two.says([ours(), Reply::Granted(15), changed(), nothing()]);
     assert_eq!(outcome(store.renew(&bid()).await), "granted");
     assert!(outcome(store.renew(&bid()).await).starts_with("refused"), "an answer like any other");
     assert_eq!((one.asked().len(), two.asked().len()), (0, 4));
@@ -441,13 +494,13 @@ async fn a_claim_without_a_lease_never_ends_and_is_broken_at_once_only() {
     let store = open(&settings(&[&member]));
     let endless = || {
         let claim = claim_of(0, &record::claim(&bid()));
-        Reply::Answer(200, json!({"header": header(2), "kvs": [claim]}))
+        Reply::Answer(200, json!({"header": header(), "kvs": [claim]}))
     };
     member.says([endless(), endless(), endless()]);
     assert_eq!(store.read().await.unwrap().ends_in, Some(Duration::MAX));
     let broken = store.break_lease(false).await;
     assert!(matches!(broken, Err(StoreError::Refused(_))), "{broken:?}");
-    member.says([Reply::Answer(200, json!({"header": header(2), "succeeded": true}))]);
+    member.says([Reply::Answer(200, json!({"header": header(), "succeeded": true}))]);
     let broken = store.break_lease(true).await.unwrap();
     assert!(matches!(broken, BreakOutcome::Held { free_in: Duration::ZERO, .. }));
 }

@@ -3,7 +3,8 @@
 //! A member that was the leader of the cluster, and does not know yet that it is no longer, may have the
 //! leases revoked whose time it has not seen renewed (etcd issue 15247). Since 3.6.0, 3.5.13 and 3.4.31 it
 //! asks the others first, unless its own loop has turned within the last three ticks: so not always where
-//! it was stopped and has just continued.
+//! it was stopped and has just continued. That member knows nothing of the lease of the last renewal, so no
+//! leadership of Tenure ends by this.
 
 /// A release: major, minor and patch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

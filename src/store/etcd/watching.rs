@@ -1,5 +1,5 @@
 //! A watch on both keys, which wakes a standby for a release before its next poll, and a leader that
-//! has lost the lease before its next renewal. A keepalive changes no key, so each event is of
+//! has lost the lease before its next renewal. A renewal, which writes the same claim again, is not of
 //! interest.
 //!
 //! It is never evidence of anything. Errors are waited out here, since nothing else handles them.
@@ -32,20 +32,32 @@ const PAUSE: (Duration, Duration) = (Duration::from_millis(250), Duration::from_
 pub(super) struct Noticed {
     /// The revision up to which everything was received; `None` to begin with the present state.
     revision: Option<i64>,
-    /// The claim and the last write of the record, by their revisions.
-    news: Option<(Option<i64>, i64)>,
-    /// The acquisition that holds the lease, as far as it shows.
-    held_by: Option<Nonce>,
+    /// Who holds the lease, and the revision of the last write of the record.
+    news: Option<(Option<Holder>, i64)>,
+}
+
+/// What is of interest of a claim: the acquisition that holds the lease, and whether an operator is
+/// breaking it.
+type Holder = (Nonce, bool);
+
+fn holder(seen: &Seen) -> Option<Holder> {
+    seen.held.as_ref().map(|it| (it.nonce, it.is_breaking))
 }
 
 impl Noticed {
     /// Records the present state; returns whether it is another than before.
     fn take(&mut self, seen: &Seen) -> bool {
         self.revision = Some(seen.revision);
-        self.held_by = seen.held.as_ref().map(|it| it.nonce);
-        let news = Some((seen.held.as_ref().map(|it| it.written), seen.recorded));
-        let known = std::mem::replace(&mut self.news, news);
+        self.replace(holder(seen), seen.recorded)
+    }
+
+    fn replace(&mut self, holder: Option<Holder>, recorded: i64) -> bool {
+        let known = self.news.replace((holder, recorded));
         known != self.news
+    }
+
+    fn held_by(&self) -> Option<Nonce> {
+        self.news.and_then(|(holder, _)| holder).map(|(nonce, _)| nonce)
     }
 }
 
@@ -102,7 +114,7 @@ impl Etcd {
         let mut pause = PAUSE.0;
         loop {
             match timeout(LENGTH, self.watch_once()).await {
-                Ok(Ok(true)) => return self.noticed().held_by,
+                Ok(Ok(true)) => return self.noticed().held_by(),
                 Ok(Ok(false)) => (),
                 Ok(Err(error)) => {
                     tracing::debug!(keys = self.place(), "the watch ended: {error}");
@@ -152,19 +164,19 @@ impl Etcd {
         let mut noticed = self.noticed();
         let mut changed = false;
         for event in message.events {
-            changed = true;
             noticed.revision = noticed.revision.max(Some(event.kv.mod_revision.0));
             let is_claim = event.kv.key.0 == self.keys.lease.as_bytes();
             // A deletion has no value, and what is none of Tenure's shows in the read that follows.
             let kvs = if event.is_deletion() { Vec::new() } else { vec![event.kv] };
-            let Ok(seen) = self.seen(&Range { header: message.header, kvs }) else { continue };
-            let (claim, record) = noticed.news.unwrap_or_default();
-            if is_claim {
-                noticed.held_by = seen.held.as_ref().map(|it| it.nonce);
-                noticed.news = Some((seen.held.map(|it| it.written), record));
-            } else {
-                noticed.news = Some((claim, seen.recorded));
-            }
+            let Ok(seen) = self.seen(&Range { header: message.header, kvs }) else {
+                changed = true;
+                continue;
+            };
+            let (known, recorded) = noticed.news.unwrap_or_default();
+            changed |= match is_claim {
+                true => noticed.replace(holder(&seen), recorded),
+                false => noticed.replace(known, seen.recorded),
+            };
         }
         changed
     }

@@ -44,9 +44,6 @@ pub(super) struct Header {
     /// The revision of the key space; absent in answers that do not concern it.
     #[serde(default)]
     pub(super) revision: Number<i64>,
-    /// The term of Raft that the member was in when it answered.
-    #[serde(default)]
-    pub(super) raft_term: Number<u64>,
 }
 
 /// A key, its value, and what etcd knows of them.
@@ -106,7 +103,8 @@ impl Txn {
 /// The answer to a request about a lease.
 #[derive(Debug, Deserialize)]
 pub(super) struct LeaseAnswer {
-    pub(super) header: Header,
+    #[serde(rename = "header")]
+    _header: Header,
     #[serde(rename = "ID", default)]
     pub(super) id: Number<i64>,
     /// In seconds: what was granted, or what is left; not positive for a lease that does not exist.
@@ -176,11 +174,6 @@ pub(super) fn is_absent(key: &str) -> Value {
 pub(super) fn is_at(key: &str, revision: i64) -> Value {
     let revision = revision.to_string();
     json!({"target": "MOD", "key": base64::encode(key), "mod_revision": revision})
-}
-
-/// A comparison that holds if the key exists and belongs to this lease.
-pub(super) fn is_of_lease(key: &str, lease: i64) -> Value {
-    json!({"target": "LEASE", "key": base64::encode(key), "lease": lease.to_string()})
 }
 
 /// Writes a key that belongs to no lease.
