@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use tenure::clock::Moment;
-use tenure::election::{Answer, Command, Input, Op, Progress, Reason, Refusal, State, Transition};
+use tenure::election::{
+    Answer, Command, Input, Op, Progress, Reason, Refusal, Standing, State, Transition,
+};
 use tenure::lease::{Bid, LeaseId, Nonce, Successor};
 
 use super::checker;
@@ -45,9 +47,11 @@ pub struct HoldOff {
 }
 
 impl Process {
-    /// Restarts the waits whose start is later than a clock that went back.
+    /// Restarts the waits whose start is later than a clock that went back. A drain that has lapsed counts
+    /// from its start all the same.
     pub fn restart_if_back(&mut self, now: Moment) {
-        if let Some(work) = &mut self.work
+        let drains = matches!(self.status.standing, Standing::Draining { .. });
+        if let Some(work) = self.work.as_mut().filter(|_| drains)
             && work.began.went_back(now)
         {
             work.began = now;

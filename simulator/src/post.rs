@@ -147,8 +147,11 @@ impl World<'_> {
         let op = &self.post.get(index).op;
         let (bids, renews) = (matches!(op, Op::Acquire(_)), matches!(op, Op::Renew(_)));
         let done = match done {
-            Step::More(Stage::Missing) if copy || !self.is_waiting(node, life, id) => {
-                // No candidate learns that the blob is missing, so none creates it.
+            Step::More(Stage::Missing | Stage::Again { .. })
+                if copy || !self.is_waiting(node, life, id) =>
+            {
+                // No candidate learns that the blob is missing, so none creates it; nor that the claim was
+                // written before.
                 return self.post.remove(index);
             }
             Step::More(stage) => {

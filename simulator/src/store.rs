@@ -91,6 +91,8 @@ pub enum Stage {
     Unclaimed { is_new: bool },
     /// A new lease of the cluster since then for the claim that this change wrote: the move is left.
     Granted { seen: u64, since: Duration },
+    /// The same, after the candidate was told that this change had come before.
+    Again { seen: u64, since: Duration },
 }
 
 /// The result of one request.
@@ -326,9 +328,10 @@ impl Store {
             }
             (Op::Release(bid), _) => Step::Done(self.release(bid, time).map(|()| Answer::Done)),
             (_, Stage::Missing | Stage::Made) => unreachable!("only a bid makes a blob"),
-            (_, Stage::Free | Stage::Unclaimed { .. } | Stage::Granted { .. }) => {
-                unreachable!("only a cluster has claims")
-            }
+            (
+                _,
+                Stage::Free | Stage::Unclaimed { .. } | Stage::Granted { .. } | Stage::Again { .. },
+            ) => unreachable!("only a cluster has claims"),
         }
     }
 }

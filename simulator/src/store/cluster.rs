@@ -132,7 +132,9 @@ impl Store {
                 Err(_) if self.cluster.claim.is_some() => self.if_ours(bid),
                 Err(error) => Step::Done(Err(error)),
             },
-            Stage::Granted { .. } if self.cluster.claim.is_none() => Step::Done(Err(conflict())),
+            Stage::Granted { .. } | Stage::Again { .. } if self.cluster.claim.is_none() => {
+                Step::Done(Err(conflict()))
+            }
             _ => match self.move_claim(bid, stage, time) {
                 Continue(written) => Step::Done(self.grant_claim(written, time)),
                 Break(step) => step,
@@ -159,7 +161,7 @@ impl Store {
             Stage::Second { seen } => {
                 return Break(Step::More(Stage::Granted { seen, since: time }));
             }
-            Stage::Granted { seen, since } => (seen, since),
+            Stage::Granted { seen, since } | Stage::Again { seen, since } => (seen, since),
             _ => unreachable!("{stage:?} is none of a renewal"),
         };
         match self.cluster.claim.filter(|_| self.is_ours(bid)) {
@@ -168,7 +170,7 @@ impl Store {
                 Continue(self.put(Claim { counted, ..claim }))
             }
             // By an earlier request of this bid.
-            Some(claim) => Break(Step::More(Stage::Granted { seen: claim.written, since })),
+            Some(claim) => Break(Step::More(Stage::Again { seen: claim.written, since })),
             None => Break(Step::Done(Err(refused("the lease is held by another, or has ended")))),
         }
     }

@@ -217,12 +217,16 @@ async fn a_renewal_that_was_granted_without_an_answer_is_followed_by_another() {
     let store = open(&settings(&[&member]));
     let bid = Bid { written: Some(Version("4".into())), ..bid() };
     let claim = claim_of(77, &record::claim(&bid));
-    member.says([Reply::Granted(15), unchanged(&[claim.clone()]), changed()]);
+    member.says([Reply::Granted(15), unchanged(std::slice::from_ref(&claim)), changed()]);
     assert_eq!(outcome(store.renew(&bid).await), "granted");
     let asked = member.asked();
     assert_eq!(asked.len(), 3);
     assert_eq!(asked[2].body["compare"][0]["mod_revision"], "5");
-    member.says([Reply::Granted(15), unchanged(&[claim.clone()]), unchanged(&[claim.clone()])]);
+    member.says([
+        Reply::Granted(15),
+        unchanged(std::slice::from_ref(&claim)),
+        unchanged(std::slice::from_ref(&claim)),
+    ]);
     let found = store.renew(&bid).await;
     assert!(matches!(found, Err(StoreError::RetryNow(_))), "{found:?}");
     member.says([Reply::Granted(15), unchanged(&[claim]), unchanged(&[])]);
