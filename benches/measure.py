@@ -9,6 +9,7 @@
   benches/measure.py peers-file     handovers, kill -9, requests and memory with --peers, on file:
   benches/measure.py peers-azurite  the same on Azurite
   benches/measure.py peers-lease    the same on a Lease
+  benches/measure.py stores      memory, requests, SIGTERM and kill -9 on each kind of store, without peers
   benches/measure.py lock        `tenure exec --once` beside `etcdctl lock`
   benches/measure.py stopped     what a leader answers after a stop longer than its lease
   benches/measure.py leases      SIGTERM, kill -9, a stop and a hung API server on a Lease, beside client-go
@@ -17,17 +18,17 @@
   benches/measure.py build       none: only builds what they run
   benches/measure.py switchover  `patronictl switchover`, without Tenure
 
-  --trials N   of start, handover, peers-…, lock, stopped, leases and switchover [default: 20]
+  --trials N   of start, handover, peers-…, stores, lock, stopped, leases and switchover [default: 20]
 
 Builds the release profile first, unless BENCH_PROGRAM names a tenure. Needs what tests/run --tools
-installs, and Debian's wrk (listener), etcd-server and etcd-client (lock, switchover) and postgresql
-(switchover); leases and peers-lease need what tests/run --all --tools builds.
+installs, and Debian's wrk (listener), etcd-server and etcd-client (stores, lock, switchover) and postgresql
+(switchover); stores, leases and peers-lease need what tests/run --all --tools builds.
 """
 import argparse, contextlib, datetime, json, os, pathlib, random, re, shutil, signal, socket, statistics, subprocess
 import sys, tempfile, time, venv
 from concurrent.futures import ThreadPoolExecutor
 
-import leases, locks, peers
+import leases, locks, peers, stores
 from processes import MIB, ROOT, TENURE, ask, azurite, connects, create_lock, free_port, heading, leads, now
 from processes import on_azurite, resident, row, running, tenure, until
 from load import hinting, load
@@ -351,7 +352,7 @@ def main():
     benches = {"footprint": footprint, "additions": additions, "listener": listener, "start": lambda: start(trials),
                "handover": lambda: handover(trials), "lock": lambda: locks.lock(trials),
                **{f"peers-{store}": lambda store=store: peers.peers(store, trials) for store in peers.STORES},
-               "stopped": lambda: stopped(trials), "leases": lambda: leases.leases(trials), "lateness": lateness}
+               "stores": lambda: stores.stores(trials), "stopped": lambda: stopped(trials), "leases": lambda: leases.leases(trials), "lateness": lateness}
     if options.bench == "switchover":
         return switchover(trials)
     if options.bench not in (*benches, "all", "build"):
