@@ -9,6 +9,8 @@ pub use crate::config::fuzzing::{duration, settings_file, store_url};
 pub use crate::http::listener::fuzzing::requests;
 pub use crate::peers::fuzzing::peer_stream;
 pub use crate::store::azure::fuzzing::{azure_answer, azure_record, credential};
+#[cfg(feature = "etcd")]
+pub use crate::store::etcd::fuzzing::etcd_answer;
 pub use crate::store::file::fuzzing::file_record;
 pub use crate::store::kubernetes::fuzzing::lease;
 
@@ -16,13 +18,15 @@ pub use crate::store::kubernetes::fuzzing::lease;
 pub type Target = (&'static str, fn(&[u8]));
 
 /// All targets, by name.
-pub const TARGETS: [Target; 13] = [
+pub const TARGETS: &[Target] = &[
     ("admin_body", admin_body),
     ("azure_answer", azure_answer),
     ("azure_record", azure_record),
     ("client", client),
     ("credential", credential),
     ("duration", duration),
+    #[cfg(feature = "etcd")]
+    ("etcd_answer", etcd_answer),
     ("file_record", file_record),
     ("lease", lease),
     ("peer_stream", peer_stream),

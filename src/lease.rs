@@ -10,6 +10,8 @@ use uuid::Uuid;
 
 mod anomaly;
 mod failure;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzzing;
 mod peer_url;
 mod successor;
 pub mod text;

@@ -108,7 +108,8 @@ impl World<'_> {
         }
         let renewed = self.renewed_within(it, process);
         // The clock of a frozen machine may have stood still: then the lease ends before the belief.
-        let is_kept = renewed * 11 / 10 < self.belief_left(it, process).min(self.store.rest(self.now));
+        let is_kept =
+            renewed * 11 / 10 < self.belief_left(it, process).min(self.store.rest(self.now));
         match &process.status.standing {
             Standing::Leader { .. } if is_kept && it.believes(self.now) => Some(0),
             Standing::Leader { .. } if is_kept => Some(renewed),

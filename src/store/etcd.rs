@@ -37,6 +37,8 @@ mod access;
 mod doctor;
 mod errors;
 mod find;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzzing;
 mod gateway;
 mod record;
 mod version;
@@ -230,15 +232,7 @@ impl LeaseStore for Etcd {
     }
 
     async fn read(&self) -> Result<Snapshot, StoreError> {
-        let seen = self.see(&mut self.gateway.call()).await?;
-        let is_endless = seen.held.as_ref().is_some_and(|it| it.lease == 0);
-        Ok(Snapshot {
-            free: seen.held.is_none(),
-            version: seen.version(),
-            record: seen.record,
-            claim: None,
-            ends_in: is_endless.then_some(Duration::MAX),
-        })
+        self.see(&mut self.gateway.call()).await.map(Seen::snapshot)
     }
 
     async fn acquire(&self, bid: &Bid) -> Result<Grant, StoreError> {

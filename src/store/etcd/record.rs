@@ -2,13 +2,16 @@
 //! the lease and ends with it, and the record, which is never deleted. Sends no request.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::wire::{KeyValue, Range};
 use crate::config::EtcdSettings;
-use crate::lease::{Bid, Candidate, Cause, Failure, LeaseId, Nonce, Record, Successor, Version};
+use crate::lease::{
+    Bid, Candidate, Cause, Failure, LeaseId, Nonce, Record, Snapshot, Successor, Version,
+};
 
 /// The format that this version reads and writes; its presence marks a value as one of Tenure.
 const FORMAT: u64 = 1;
@@ -169,6 +172,18 @@ impl Seen {
             exists: claim.is_some() || record.is_some(),
             revision: range.header.revision.0,
         })
+    }
+
+    /// Returns what a read shows.
+    pub(super) fn snapshot(self) -> Snapshot {
+        let is_endless = self.held.as_ref().is_some_and(|it| it.lease == 0);
+        Snapshot {
+            free: self.held.is_none(),
+            version: self.version(),
+            record: self.record,
+            claim: None,
+            ends_in: is_endless.then_some(Duration::MAX),
+        }
     }
 
     /// Returns the version that a bid compares: the last write of the record.

@@ -1,10 +1,10 @@
 //! Fuzz target for the record of a `file:` store, with arbitrary bytes in the file.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use super::record::{Reading, Stored};
-use crate::lease::{Bid, Candidate, LeaseId, Nonce, Record, Successor, Version};
+use crate::lease::fuzzing::bid;
+use crate::lease::{Record, Successor};
 
 const FLOOR: u64 = 1_000;
 
@@ -64,20 +64,4 @@ fn nominated(granted: &Stored) {
     let written = nominated.encode().expect("text and numbers can be written");
     let read = Stored::decode(&written).expect("it is of our making");
     assert_eq!(read.record(), Record { successor: Some(successor.as_stored()), ..record });
-}
-
-fn bid() -> Bid {
-    Bid {
-        lease: LeaseId::from_random(7),
-        nonce: Nonce(7),
-        candidate: Arc::new(Candidate {
-            identity: "a".into(),
-            instance: "1".into(),
-            address: None,
-            peer: None,
-        }),
-        lease_duration: Duration::from_secs(15),
-        seen: Version("0".into()),
-        written: None,
-    }
 }

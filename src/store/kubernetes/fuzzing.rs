@@ -7,8 +7,9 @@ use time::OffsetDateTime;
 
 use super::record;
 use crate::kube::objects::Lease;
+use crate::lease::Successor;
+use crate::lease::fuzzing::{bid, shown};
 use crate::lease::text::is_printable;
-use crate::lease::{Bid, Candidate, LeaseId, Nonce, Snapshot, Successor, Version};
 
 const FLOOR: u64 = 1_000;
 
@@ -28,15 +29,6 @@ pub fn lease(data: &[u8]) {
         Err(failure) => assert!(failure.message.chars().all(is_printable), "{failure}"),
     }
     taken(&found);
-}
-
-fn shown(snapshot: &Snapshot) {
-    let holder = snapshot.record.holder.iter();
-    let names = holder.flat_map(|it| [Some(&it.identity), Some(&it.instance), it.address.as_ref()]);
-    let successor = snapshot.record.successor.as_ref().map(|it| &it.identity);
-    for name in names.chain([successor]).flatten() {
-        assert!(name.chars().count() <= 128 && name.chars().all(is_printable), "{name:?}");
-    }
 }
 
 /// Goes through a whole leadership on the Lease.
@@ -69,21 +61,4 @@ fn taken(found: &Lease) {
     assert!(!record::is_of(&lease, &bid) && record::is_to_end(&lease, &bid));
     record::free(&mut lease, now);
     assert!(record::holder(&lease).is_none() && !record::is_to_end(&lease, &bid));
-}
-
-fn bid() -> Bid {
-    let candidate = Candidate {
-        identity: "a".into(),
-        instance: "1".into(),
-        address: Some("[::1]:80".into()),
-        peer: None,
-    };
-    Bid {
-        lease: LeaseId::from_random(7),
-        nonce: Nonce(7),
-        candidate: Arc::new(candidate),
-        lease_duration: Duration::from_secs(15),
-        seen: Version("0".into()),
-        written: None,
-    }
 }
