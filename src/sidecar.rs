@@ -107,7 +107,9 @@ impl Sidecar {
             driver.run().await;
             let _ = end.send(());
         };
-        tokio::join!(drive, runtime.run(services.run(ended)));
+        // On the heap, not once more in each future around it.
+        let serve = Box::pin(services.run(ended));
+        tokio::join!(drive, runtime.run(serve));
     }
 }
 

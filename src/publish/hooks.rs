@@ -8,8 +8,6 @@
 mod queue;
 mod run;
 
-use std::pin::pin;
-
 use futures::future::{Fuse, FusedFuture, FutureExt};
 use tokio::sync::watch;
 
@@ -132,7 +130,8 @@ impl Hooks {
         D: Fn(u64) -> F,
         F: Future<Output = ()>,
     {
-        let mut running = pin!(Fuse::terminated());
+        // On the heap, since most of the time none runs.
+        let mut running = Fuse::terminated();
         let mut gone = false;
         loop {
             let (event, sleep) = {
@@ -146,7 +145,7 @@ impl Hooks {
                 (event, until_change(&last.status, now).unwrap_or(LONGEST_SLEEP))
             };
             if let Some(event) = event {
-                running.set(self.tell(event, published.clone(), drained).fuse());
+                running = Box::pin(self.tell(event, published.clone(), drained)).fuse();
             } else if gone && running.is_terminated() {
                 return;
             }
