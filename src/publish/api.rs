@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::body::Bytes;
-use axum::http::{HeaderMap, Request, StatusCode, Uri};
+use axum::http::{HeaderMap, Method, Request, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use futures::future::OptionFuture;
 use hyper::body::Incoming;
@@ -31,7 +31,7 @@ use crate::peers::PeerStream;
 use crate::status::{About, Heartbeat, Judgement, Published, Role};
 use hosts::Hosts;
 pub use parameters::is_path;
-use routes::{PEER, WATCH};
+use routes::{LEADER, PEER, WATCH};
 use streams::Streams;
 
 /// The most event streams and long polls at a time. They never take more than half of the
@@ -124,6 +124,7 @@ impl Shared {
 /// The routes of a listener, the same for every connection.
 struct Paths {
     router: Router,
+    shared: Arc<Shared>,
     hosts: Hosts,
 }
 
@@ -137,6 +138,11 @@ impl ConnectionService for Paths {
         if matches!(request.uri().path(), WATCH | PEER) {
             request.extensions_mut().insert(peer);
         }
+    }
+
+    fn direct(&self, request: &Request<Incoming>) -> Option<Response> {
+        let asks = request.method() == Method::GET && request.uri().path() == LEADER;
+        asks.then(|| routes::leader(&self.shared, request.uri()))
     }
 
     fn refusal(&self, uri: &Uri, headers: &HeaderMap, body: u64) -> Option<Response> {
@@ -162,7 +168,7 @@ pub async fn serve(listeners: Vec<Listener>, app: App, shutdown: impl Future<Out
     let mut tasks = JoinSet::new();
     for listener in listeners {
         let hosts = Hosts::of(&listener, &shared.app.allowed_hosts);
-        let paths = Arc::new(Paths { router: router.clone(), hosts });
+        let paths = Arc::new(Paths { router: router.clone(), shared: Arc::clone(&shared), hosts });
         tasks.spawn(listener::accept(listener, connections.clone(), paths));
     }
     tasks.spawn(connections.sweep());

@@ -65,6 +65,12 @@ pub(crate) trait ConnectionService: Send + Sync + 'static {
     /// Marks a request with its sender, for a handler that needs to know it.
     fn mark(&self, _request: &mut Request<Incoming>, _peer: Peer) {}
 
+    /// Returns the response to the request that most clients send, without a way through the router;
+    /// `None` for any other.
+    fn direct(&self, _request: &Request<Incoming>) -> Option<Response<Body>> {
+        None
+    }
+
     /// Returns the response to a request that is not processed, by its URI, by its headers or by
     /// its body of at most `body` bytes.
     fn refusal(&self, uri: &Uri, headers: &HeaderMap, body: u64) -> Option<Response<Body>>;
@@ -141,17 +147,16 @@ where
         stalled: None,
     });
     let (slot, connections) = (&slot, &slot.connections);
+    let (service, router, activity) = (service.as_ref(), &router, &activity);
     let peer = slot.activity.peer();
     let answer = service_fn(|mut request: Request<Incoming>| {
         service.mark(&mut request, peer);
         activity.answering();
-        let (service, router) = (Arc::clone(&service), router.clone());
-        let activity = Arc::clone(&activity);
         async move {
             if activity.count_answer() > AT_ONCE {
                 sleep(PAUSE).await;
             }
-            let response = respond(request, service.as_ref(), router).await;
+            let response = respond(request, service, router).await;
             if response.extensions().get::<OwnPlace>().is_some() {
                 slot.vacate();
                 return Ok::<_, Infallible>(response);
@@ -162,7 +167,7 @@ where
             }
             activity.streaming();
             // The body is dropped at its end, or at once for a HEAD request.
-            let streamed = Streamed::new(activity, connections.clone());
+            let streamed = Streamed::new(Arc::clone(activity), connections.clone());
             Ok(response.map(|body| {
                 Body::new(body.map_frame(move |frame| {
                     let _held = &streamed;
@@ -184,15 +189,18 @@ where
 async fn respond<T: ConnectionService>(
     request: Request<Incoming>,
     service: &T,
-    mut router: Router,
+    router: &Router,
 ) -> Response<Body> {
     // A body without a length may be of any size.
     let body = request.body().size_hint().upper().unwrap_or(u64::MAX);
     let mut response = match service.refusal(request.uri(), request.headers(), body) {
         Some(refusal) => refusal,
-        None => match router.call(request).await {
-            Ok(response) => response,
-            Err(never) => match never {},
+        None => match service.direct(&request) {
+            Some(response) => response,
+            None => match router.clone().call(request).await {
+                Ok(response) => response,
+                Err(never) => match never {},
+            },
         },
     };
     let has_own_place = response.extensions().get::<OwnPlace>().is_some();

@@ -35,6 +35,9 @@ Tenure, the status listener. GET or HEAD:
   /         a page for people, in a browser
 ";
 
+/// The path that most clients ask.
+pub(super) const LEADER: &str = "/leader";
+
 /// The paths whose handlers need to know who asks.
 pub(super) const WATCH: &str = "/watch";
 pub(super) const PEER: &str = "/peer";
@@ -43,10 +46,11 @@ const TERM: HeaderName = HeaderName::from_static("tenure-term");
 const VALID_FOR: HeaderName = HeaderName::from_static("tenure-valid-for-ms");
 
 pub(super) fn router(shared: Arc<Shared>) -> Router {
-    let paths = [("/leader", "/standby"), ("/active", "/passive"), ("/primary", "/replica")];
+    let paths = [(LEADER, "/standby"), ("/active", "/passive"), ("/primary", "/replica")];
     let mut router = Router::new();
     for (leader_path, standby_path) in paths {
-        router = router.route(leader_path, get(leader)).route(standby_path, get(standby));
+        let leads = async |Shares(shared): Shares<Arc<Shared>>, uri: Uri| leader(&shared, &uri);
+        router = router.route(leader_path, get(leads)).route(standby_path, get(standby));
     }
     router
         .route("/", get(root))
@@ -84,8 +88,9 @@ struct Parameters {
     min_remaining: Option<String>,
 }
 
-async fn leader(Shares(shared): Shares<Arc<Shared>>, request: Request) -> Response {
-    let least = match least_remaining(request.uri()) {
+/// Returns whether this instance leads, for as long as the request asks.
+pub(super) fn leader(shared: &Shared, uri: &Uri) -> Response {
+    let least = match least_remaining(uri) {
         Ok(least) => least,
         Err(refusal) => return *refusal,
     };
