@@ -1,7 +1,8 @@
-"""Measures a leader and a standby without peers on each kind of store, all in one run: memory, requests,
+"""Measures a leader and a standby without peers on each kind of store, all at the same time: memory, requests,
 and handovers; on etcd beside `etcdctl lock`.
 """
 import contextlib, statistics, time
+from concurrent.futures import ThreadPoolExecutor
 
 import peers
 from locks import etcd, etcd_lock, lock_handovers, milliseconds, p99, rows
@@ -18,33 +19,35 @@ STORES = {**peers.STORES, "etcd": on_etcd}
 NAMES = {"file": "file:", "azurite": "Azurite", "lease": "a Lease", "etcd": "etcd"}
 
 
-def measured(name, store, count):
-    """Prints the rows of one store."""
-    with contextlib.ExitStack() as stack:
-        election = peers.Election(stack, store, "alone", False)
-        election.add(2)
-        leader = election.leader()
-        requests = lambda: [election.requests(n) for n in (leader, 1 - leader)]
-        before = requests()
-        time.sleep(60)
-        leading, standing_by = (after - earlier for earlier, after in zip(before, requests()))
-        size = resident(election.processes[leader].pid) / MIB
-        handovers = [election.hand_over("SIGTERM")[0] for _ in range(count)]
-    lags = peers.kills(store, "", max(1, count // 2))
-    row(f"{name}: memory of a leader after a minute", f"{size:.1f} MiB")
-    row("  requests of a leader a minute", leading)
-    row("  requests of a standby a minute", standing_by)
-    row(f"  SIGTERM to the next leader, median of {count}", milliseconds(statistics.median(handovers)))
-    row("  p99", milliseconds(p99(handovers)))
-    row(f"  kill -9: lag after the lease's end, median of {len(lags)}", milliseconds(statistics.median(lags)))
-    row("  worst", milliseconds(max(lags)))
+def measured(kind, count):
+    """Returns the rows of one store."""
+    with STORES[kind]() as store:
+        with contextlib.ExitStack() as stack:
+            election = peers.Election(stack, store, "alone", False)
+            election.add(2)
+            leader = election.leader()
+            requests = lambda: [election.requests(n) for n in (leader, 1 - leader)]
+            before = requests()
+            time.sleep(60)
+            leading, standing_by = (after - earlier for earlier, after in zip(before, requests()))
+            size = resident(election.processes[leader].pid) / MIB
+            handovers = [election.hand_over("SIGTERM")[0] for _ in range(count)]
+        lags = peers.kills(store, "", max(1, count // 2))
+    return [(f"{NAMES[kind]} memory of a leader after a minute", f"{size:.1f} MiB"),
+            ("  requests of a leader a minute", leading), ("  requests of a standby a minute", standing_by),
+            (f"  SIGTERM to the next leader, median of {count}", milliseconds(statistics.median(handovers))),
+            ("  p99", milliseconds(p99(handovers))),
+            (f"  kill -9: lag after the lease's end, median of {len(lags)}", milliseconds(statistics.median(lags))),
+            ("  worst", milliseconds(max(lags)))]
 
 
 def stores(count):
     heading("etcdctl lock")
-    for kind, started in STORES.items():
-        with started() as store:
-            measured(NAMES[kind], store, count)
+    # Side by side, since all of them wait most of the time.
+    with ThreadPoolExecutor(len(STORES)) as pool:
+        for shown in pool.map(lambda kind: measured(kind, count), STORES):
+            for it in shown:
+                row(*it)
     with etcd() as client:
         store = lambda election: (client.replace("http://", "etcd://") + "/bench",)
         command, environment = etcd_lock(client, "lock")
