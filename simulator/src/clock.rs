@@ -99,16 +99,23 @@ impl Clocks {
 
     /// Accounts for a suspend of `length` that ends now: raw stood still.
     pub fn suspended(&mut self, length: Span, now: Instant) {
-        self.jump(Which::Raw, -length.cast_signed(), now);
+        self.stood(Which::Raw, length, now);
     }
 
     /// Accounts for a freeze of `length` that ends now: all clocks stood still, but the wall clock
     /// was corrected if `synced`.
     pub fn froze(&mut self, length: Span, synced: bool, now: Instant) {
-        self.jump(Which::Boot, -length.cast_signed(), now);
-        self.jump(Which::Raw, -length.cast_signed(), now);
+        self.stood(Which::Boot, length, now);
+        self.stood(Which::Raw, length, now);
         if !synced {
-            self.jump(Which::Wall, -length.cast_signed(), now);
+            self.stood(Which::Wall, length, now);
         }
+    }
+
+    /// Takes back what a clock has advanced in this time, at its own rate.
+    fn stood(&mut self, which: Which, length: Span, now: Instant) {
+        let ppm = if matches!(which, Which::Raw) { self.raw_ppm } else { self.ppm };
+        let length = length.cast_signed();
+        self.jump(which, -(length + drift(length, ppm)), now);
     }
 }
