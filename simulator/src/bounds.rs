@@ -133,7 +133,7 @@ impl World<'_> {
             Some(_) if !self.is_settling() => it.trip(4),
             Some(_) => {
                 let ends = process.sent_at + it.clocks.timer(it.plan.timings.request_timeout);
-                ends.saturating_sub(self.now) + TICK
+                ends.max(process.given_up_at).saturating_sub(self.now) + TICK
             }
             None => 0,
         }

@@ -100,6 +100,7 @@ impl World<'_> {
         let is_limited = timeout < Duration::MAX;
         if is_limited && answered.is_none_or(|after| after >= patience) {
             let at = self.now + patience;
+            it.process.iter_mut().for_each(|it| it.given_up_at = at);
             self.queue.plan(at, Event::GiveUp { node, life, request: id.0 as u32 });
         }
         let name = op.name();

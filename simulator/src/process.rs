@@ -114,6 +114,8 @@ pub struct Process {
     pub over: Option<u64>,
     /// When the outstanding request was sent.
     pub sent_at: Instant,
+    /// When it is given up, by the rate that its timer's clock had then.
+    pub given_up_at: Instant,
     /// When the last granted renewal was sent.
     pub renewed_at: Instant,
     /// When a turn first found that the clocks had jumped since the request of its belief was sent.
@@ -283,6 +285,7 @@ impl Node {
             elected_at: 0,
             over: None,
             sent_at: now,
+            given_up_at: now,
             renewed_at: now,
             jumped_at: None,
             disturbed_at: None,
