@@ -13,6 +13,8 @@ pub use crate::store::azure::fuzzing::{azure_answer, azure_record, credential};
 pub use crate::store::etcd::fuzzing::etcd_answer;
 pub use crate::store::file::fuzzing::file_record;
 pub use crate::store::kubernetes::fuzzing::lease;
+#[cfg(feature = "postgres")]
+pub use crate::store::postgres::fuzzing::postgres_answer;
 
 /// A name, and the function that reads the bytes.
 pub type Target = (&'static str, fn(&[u8]));
@@ -30,6 +32,8 @@ pub const TARGETS: &[Target] = &[
     ("file_record", file_record),
     ("lease", lease),
     ("peer_stream", peer_stream),
+    #[cfg(feature = "postgres")]
+    ("postgres_answer", postgres_answer),
     ("requests", requests),
     ("settings_file", settings_file),
     ("status_document", status_document),

@@ -7,7 +7,7 @@
 //! store answered.
 //!
 //! Stores differ in three ways:
-//! - *Where the time is counted.* By the store (Azure, etcd, a file on one host), or by each observer:
+//! - *Where the time is counted.* By the store (Azure, etcd, PostgreSQL, a file on one host), or by each observer:
 //!   [`Snapshot::claim`] tells whether the lease has changed since the last read.
 //! - *Where the term comes from.* [`LeaseStore::write_term`] returns it, whether it is a number of
 //!   the store or a counter in the record.
@@ -29,6 +29,10 @@ pub mod file;
 mod finding;
 pub mod kubernetes;
 pub mod memory;
+#[cfg(feature = "postgres")]
+pub mod postgres;
+#[cfg(any(feature = "etcd", feature = "postgres"))]
+mod secret;
 
 pub use finding::{Finding, Verdict};
 
@@ -40,7 +44,7 @@ pub use finding::{Finding, Verdict};
 #[async_trait]
 pub trait LeaseStore: Send + Sync {
     /// Returns the name of the kind of store for status, logs and messages: `azure`, `etcd`,
-    /// `file`, `kubernetes`, `memory`.
+    /// `file`, `kubernetes`, `memory`, `postgres`.
     fn kind(&self) -> &'static str;
 
     /// Returns the properties of this kind of store that the election depends on.
@@ -152,7 +156,25 @@ pub fn open(settings: &Settings) -> anyhow::Result<Arc<dyn LeaseAdmin>> {
         StoreSettings::Etcd(etcd) => Arc::new(etcd::Etcd::open(etcd)?),
         #[cfg(not(feature = "etcd"))]
         StoreSettings::Etcd(_) => anyhow::bail!("this build does not have the store etcd:"),
+        #[cfg(feature = "postgres")]
+        StoreSettings::Postgres(it) => Arc::new(postgres::Postgres::open(it)?),
+        #[cfg(not(feature = "postgres"))]
+        StoreSettings::Postgres(_) => {
+            anyhow::bail!("this build does not have the store postgres:")
+        }
         StoreSettings::Memory => Arc::new(memory::Memory::new()),
+    })
+}
+
+/// Reads the files of TLS, which blocks.
+///
+/// # Errors
+/// Returns everything that is wrong with them.
+#[cfg(any(feature = "etcd", feature = "postgres"))]
+fn load_tls(files: &crate::config::StoreTls) -> anyhow::Result<crate::tls::ClientTls> {
+    crate::tls::ClientTls::load(files.own.as_ref(), files.ca_file.as_deref()).map_err(|faults| {
+        let faults: Vec<_> = faults.iter().map(ToString::to_string).collect();
+        anyhow::anyhow!("{}", faults.join("; "))
     })
 }
 
@@ -164,6 +186,8 @@ pub const KINDS: &[&str] = &[
     "file",
     "kubernetes",
     "memory",
+    #[cfg(feature = "postgres")]
+    "postgres",
 ];
 
 /// Whether a lock exists in its store.

@@ -223,16 +223,18 @@ impl Reader<'_> {
         let no_cluster = "neither store nor route is in Kubernetes";
         let in_azure = matches!(store, Some(StoreUrl::Azure { .. }));
         let no_azure = "the store is not azure:";
-        let in_etcd = matches!(store, Some(StoreUrl::Etcd { .. }));
-        let no_etcd = "the store is not etcd:";
+        let in_postgres = matches!(store, Some(StoreUrl::Postgres { .. }));
+        let on_servers = in_postgres || matches!(store, Some(StoreUrl::Etcd { .. }));
+        let no_servers = "the store is neither etcd: nor postgres:";
         for (subject, used, why) in [
             ("azure-endpoint", in_azure, no_azure),
             ("azure-blob-prefix", in_azure, no_azure),
             ("azure-insecure-http", in_azure, no_azure),
-            ("store-ca-file", in_etcd, no_etcd),
-            ("store-cert", in_etcd, no_etcd),
-            ("store-key", in_etcd, no_etcd),
-            ("store-insecure", in_etcd, no_etcd),
+            ("postgres-table", in_postgres, "the store is not postgres:"),
+            ("store-ca-file", on_servers, no_servers),
+            ("store-cert", on_servers, no_servers),
+            ("store-key", on_servers, no_servers),
+            ("store-insecure", on_servers, no_servers),
             ("kube-api", in_cluster, no_cluster),
             ("kube-token-file", in_cluster, no_cluster),
             ("kube-ca-file", in_cluster, no_cluster),

@@ -10,6 +10,7 @@ use super::environment::{DefaultDirectory, Environment};
 use super::faults::{Faults, Problem, Source, Warning};
 use super::kubernetes::Cluster;
 use super::layers::{Flags, Layers};
+use super::postgres;
 use super::reader::Reader;
 use super::scheduled_events;
 use super::settings::{FileSettings, Settings, StoreSettings};
@@ -226,11 +227,14 @@ impl Reader<'_> {
         let insecure = self.one("azure-insecure-http", values::switch).unwrap_or(true);
         let endpoint = self.optional("azure-endpoint", |it| azure::endpoint(it, insecure));
         let prefix = self.optional("azure-blob-prefix", values::blob_prefix);
-        let members = match &url {
-            Some(Some(StoreUrl::Etcd { addresses, .. })) => Some(addresses.as_slice()),
+        let servers = match &url {
+            Some(Some(StoreUrl::Etcd { addresses, .. } | StoreUrl::Postgres { addresses, .. })) => {
+                Some(addresses.as_slice())
+            }
             _ => None,
         };
-        let tls = self.store_tls(members);
+        let tls = self.store_tls(servers);
+        let table = self.one("postgres-table", postgres::table);
         match url? {
             None => self.default_store(election),
             Some(StoreUrl::Kubernetes { namespace, name }) => {
@@ -239,6 +243,9 @@ impl Reader<'_> {
             Some(StoreUrl::Etcd { addresses, prefix }) => self
                 .etcd(&addresses, prefix, election, tls, request_timeout)
                 .map(StoreSettings::Etcd),
+            Some(StoreUrl::Postgres { addresses, database }) => self
+                .postgres(addresses, database, table, election, tls, request_timeout)
+                .map(|it| StoreSettings::Postgres(Box::new(it))),
             Some(StoreUrl::Memory) => Some(StoreSettings::Memory),
             Some(StoreUrl::File(directory)) => Some(file(directory, false, election?)),
             Some(StoreUrl::Azure { account, container }) => {
@@ -271,7 +278,8 @@ impl Reader<'_> {
                  own",
                 format!(
                     "set a store that all pods share: --store kubernetes:{} for a Lease in the \
-                     pod's namespace, azure://ACCOUNT/CONTAINER, etcd://HOST:PORT/PREFIX; or file:///DIRECTORY if that is \
+                     pod's namespace, azure://ACCOUNT/CONTAINER, etcd://HOST:PORT/PREFIX, \
+                     postgres://HOST/DATABASE; or file:///DIRECTORY if that is \
                      intended",
                     election.filter(|it| *it != "default").unwrap_or("orders"),
                 ),

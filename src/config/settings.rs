@@ -13,6 +13,7 @@ use super::health::{Health, Probe};
 use super::hooks::{Hook, Hooks};
 use super::kubernetes::{KubePublishing, KubernetesSettings, Route};
 use super::peers::{Peers, Rank};
+use super::postgres::PostgresSettings;
 use super::scheduled_events::ScheduledEvents;
 use super::store_url::StoreUrl;
 use super::timings::Timings;
@@ -151,6 +152,8 @@ pub enum StoreSettings {
     Kubernetes(KubernetesSettings),
     /// A key in etcd.
     Etcd(EtcdSettings),
+    /// A row in PostgreSQL.
+    Postgres(Box<PostgresSettings>),
     /// The memory of this process.
     Memory,
 }
@@ -164,7 +167,7 @@ impl StoreSettings {
                 let whose = if *is_private { "this user's processes" } else { "processes" };
                 format!("{whose} on this host that use {}", directory.display())
             }
-            Self::Azure(_) | Self::Kubernetes(_) | Self::Etcd(_) => {
+            Self::Azure(_) | Self::Kubernetes(_) | Self::Etcd(_) | Self::Postgres(_) => {
                 format!("instances on any host that use {self}")
             }
             Self::Memory => "no other process: the lease is in the memory of this one".to_owned(),
@@ -182,6 +185,11 @@ impl fmt::Display for StoreSettings {
             Self::Etcd(it) => {
                 let members: Vec<_> = it.members.iter().map(|it| it.authority()).collect();
                 write!(f, "etcd://{}/{}/{}", members.join(","), it.prefix, it.election)
+            }
+            Self::Postgres(it) => {
+                let PostgresSettings { servers, database, table, election, .. } = it.as_ref();
+                let servers: Vec<_> = servers.iter().map(ToString::to_string).collect();
+                write!(f, "postgres://{}/{database}/{table}/{election}", servers.join(","))
             }
             Self::Memory => StoreUrl::Memory.fmt(f),
         }

@@ -7,9 +7,11 @@ use std::path::{Component, PathBuf};
 use super::faults::Problem;
 use super::kubernetes_names as names;
 
+mod address;
 mod etcd;
+mod postgres;
 
-pub(super) use etcd::Address;
+pub use address::Address;
 
 /// The default account of Azurite.
 pub(super) const DEVELOPMENT_ACCOUNT: &str = "devstoreaccount1";
@@ -40,6 +42,13 @@ pub(super) enum StoreUrl {
         /// The prefix of the keys, without a slash at either end.
         prefix: String,
     },
+    /// `postgres://HOST[:PORT][,HOST[:PORT]…]/DATABASE`.
+    Postgres {
+        /// The addresses of one server and its standbys, or of their poolers.
+        addresses: Vec<Address>,
+        /// The database.
+        database: String,
+    },
     /// `memory:`.
     Memory,
 }
@@ -56,24 +65,31 @@ impl fmt::Display for StoreUrl {
                 write!(f, "kubernetes:{namespace}/{name}")
             }
             Self::Kubernetes { namespace: None, name } => write!(f, "kubernetes:{name}"),
-            Self::Etcd { addresses, prefix } => {
-                let addresses: Vec<_> = addresses.iter().map(ToString::to_string).collect();
-                write!(f, "etcd://{}/{prefix}", addresses.join(","))
+            Self::Etcd { addresses, prefix } => write!(f, "etcd://{}/{prefix}", all(addresses)),
+            Self::Postgres { addresses, database } => {
+                write!(f, "postgres://{}/{database}", all(addresses))
             }
             Self::Memory => f.write_str("memory:"),
         }
     }
 }
 
+fn all(addresses: &[Address]) -> String {
+    addresses.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
+}
+
 /// The forms of a store URL, for remedies.
 const KINDS: &str = "file:///DIRECTORY, azure://ACCOUNT/CONTAINER, kubernetes:[NAMESPACE/]NAME, \
-                     etcd://HOST:PORT/PREFIX or memory:";
+                     etcd://HOST:PORT/PREFIX, postgres://HOST:PORT/DATABASE or memory:";
 
 /// Schemes of planned stores, to tell an unsupported store from a misspelling.
-const PLANNED: [&str; 5] = ["zookeeper", "mongodb", "redis", "postgres", "s3"];
+const PLANNED: [&str; 4] = ["zookeeper", "mongodb", "redis", "s3"];
 
 /// Whether this build has the store `etcd:`.
 const HAS_ETCD: bool = cfg!(feature = "etcd");
+
+/// Whether this build has the store `postgres:`.
+const HAS_POSTGRES: bool = cfg!(feature = "postgres");
 
 /// Parses a store URL.
 ///
@@ -93,7 +109,8 @@ pub(super) fn parse(text: &str) -> Result<StoreUrl, Problem> {
         "azure" => azure(rest),
         "kubernetes" => kubernetes(rest),
         "etcd" if HAS_ETCD => etcd::parse(rest),
-        "etcd" => Err(absent(scheme)),
+        "postgres" if HAS_POSTGRES => postgres::parse(rest),
+        "etcd" | "postgres" => Err(absent(scheme)),
         "memory" if rest.is_empty() => Ok(StoreUrl::Memory),
         "memory" => Err(Problem::new("has text after memory:", "write memory: alone")),
         _ => Err(unsupported(scheme, rest)),
@@ -130,7 +147,8 @@ fn unsupported(scheme: &str, rest: &str) -> Problem {
     let near = |it: &&str| strsim::damerau_levenshtein(&scheme, it) <= 2;
     let kind = match scheme.as_str() {
         "k8s" | "kube" => Some("kubernetes"),
-        _ => ["file", "azure", "kubernetes", "etcd", "memory"].into_iter().find(near),
+        "pg" | "postgresql" => Some("postgres"),
+        _ => ["file", "azure", "kubernetes", "etcd", "postgres", "memory"].into_iter().find(near),
     };
     // Text with other characters may contain a secret.
     let is_plain = |it: char| it.is_ascii_alphanumeric() || "-./".contains(it);

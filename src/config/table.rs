@@ -40,9 +40,13 @@ pub(super) const AZURE_CREDENTIALS: [&str; 3] =
 /// The variables of the user and its password in etcd.
 pub(super) const ETCD_CREDENTIALS: [&str; 2] = ["ETCD_USERNAME", "ETCD_PASSWORD"];
 
+/// The variables of the user and its password in PostgreSQL, as its own clients have them.
+pub(super) const POSTGRES_CREDENTIALS: [&str; 2] = ["PGUSER", "PGPASSWORD"];
+
 /// The variables of the credentials of all stores. A credential is never a flag or a key; the variable
 /// with `_FILE` at its end names a file that holds it.
-pub const CREDENTIALS: [&[&str]; 2] = [&AZURE_CREDENTIALS, &ETCD_CREDENTIALS];
+pub const CREDENTIALS: [&[&str]; 3] =
+    [&AZURE_CREDENTIALS, &ETCD_CREDENTIALS, &POSTGRES_CREDENTIALS];
 
 // What the settings of one heading have in common.
 const ELECTION: Setting = Setting {
@@ -102,21 +106,22 @@ pub const SETTINGS: &[Setting] = &[
         kind: Kind::Text("URL", "^[a-z][a-z0-9]*:"),
         otherwise: "`file:` in `/run/tenure`, else in `/var/tmp/tenure-UID`; in Kubernetes none: it must be named",
         help: "Where the lease is kept: `file:///DIRECTORY`, `azure://ACCOUNT/CONTAINER`, \
-               `kubernetes:[NAMESPACE/]NAME`, `etcd://HOST:PORT[,HOST:PORT]/PREFIX` or `memory:`",
+               `kubernetes:[NAMESPACE/]NAME`, `etcd://HOST:PORT[,HOST:PORT]/PREFIX`, \
+               `postgres://HOST[:PORT][,HOST[:PORT]]/DATABASE` or `memory:`",
         ..STORE
     },
     Setting {
         name: "store-ca-file",
         kind: Kind::Path,
         otherwise: "those of the system",
-        help: "File with the CA certificates that authenticate the servers of `etcd:`, read again when \
+        help: "File with the CA certificates that authenticate the servers of `etcd:` and `postgres:`, read again when \
                it changes; on loopback it asks for TLS",
         ..STORE
     },
     Setting {
         name: "store-cert",
         kind: Kind::Path,
-        help: "File with the certificate that this instance presents to the servers of `etcd:`, \
+        help: "File with the certificate that this instance presents to the servers of `etcd:` and `postgres:`, \
                followed by the intermediate ones, read again when it changes; on loopback it asks for TLS",
         ..STORE
     },
@@ -129,7 +134,14 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         name: "store-insecure",
         default: Some("false"),
-        help: "Allow connections without TLS to servers of `etcd:` on other machines",
+        help: "Allow connections without TLS to servers of `etcd:` and `postgres:` on other machines",
+        ..STORE
+    },
+    Setting {
+        name: "postgres-table",
+        kind: Kind::Text("TABLE", "^([a-z_][a-z0-9_]{0,62}\\.)?[a-z_][a-z0-9_]{0,62}$"),
+        default: Some("tenure"),
+        help: "Table of the leases in PostgreSQL, `[SCHEMA.]TABLE`; a row for each election",
         ..STORE
     },
     Setting {

@@ -68,9 +68,11 @@ fn without_user(url: &str) -> String {
 mod tests {
     use super::*;
 
-    const SECRETS: [(&str, &str); 9] = [
+    const SECRETS: [(&str, &str); 11] = [
         ("ETCD_USERNAME", "hidden"),
         ("ETCD_PASSWORD", "hidden"),
+        ("PGUSER", "hidden"),
+        ("PGPASSWORD", "hidden"),
         ("AZURE_STORAGE_CONNECTION_STRING", "AccountKey=hidden"),
         ("AZURE_STORAGE_KEY", "hidden"),
         ("AZURE_STORAGE_SAS_TOKEN", "sig=hidden"),

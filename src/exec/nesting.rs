@@ -23,7 +23,7 @@ pub fn mark(settings: &Settings) -> Option<String> {
         StoreSettings::Kubernetes(it) => {
             format!("kubernetes:{}/{} at {}", it.namespace, it.name, it.access.api)
         }
-        StoreSettings::Etcd(_) => settings.store.to_string(),
+        StoreSettings::Etcd(_) | StoreSettings::Postgres(_) => settings.store.to_string(),
     })
 }
 

@@ -5,14 +5,10 @@
 
 use std::error::Error as StdError;
 use std::io;
-use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::Duration;
 
-use futures::StreamExt;
-use futures::stream::FuturesUnordered;
 use http_body_util::Full;
 use hyper::body::Bytes;
 use hyper::client::conn::http1;
@@ -22,7 +18,6 @@ use reqwest::{Request, StatusCode};
 use rustls::pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
-use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use url::Url;
 
@@ -31,9 +26,6 @@ use super::resolver::Resolver;
 
 /// The most bytes that are received before the head of the answer is complete.
 const LONGEST_HEAD: usize = 64 * 1024;
-
-/// From one attempt to connect to the next, to another address of the host.
-const STAGGER: Duration = Duration::from_millis(300);
 
 /// Sends a request; returns the status of the answer, or why there is none.
 pub(super) async fn exchange(
@@ -46,10 +38,7 @@ pub(super) async fn exchange(
     let (Some(host), Some(port)) = (host, port) else {
         return Err("the URL has no host".to_owned());
     };
-    let addresses = resolver.resolve(host, port).await.map_err(|why| why.to_string())?;
-    let stream = connect(addresses).await.map_err(|error| error.kind().to_string())?;
-    // Best effort: a request is small.
-    let _ = stream.set_nodelay(true);
+    let stream = resolver.connect(host, port).await.map_err(|it| it.to_string())?;
     let stream = Bounded { stream, left: LONGEST_HEAD };
     if url.scheme() != "https" {
         return answer(stream, request).await;
@@ -59,23 +48,6 @@ pub(super) async fn exchange(
     let connector = TlsConnector::from(Arc::clone(tls));
     let stream = connector.connect(name, stream).await.map_err(|error| broken(&error))?;
     answer(stream, request).await
-}
-
-/// Connects to the first address that accepts a connection. The next is tried once one has failed,
-/// or takes long; otherwise returns the last error.
-async fn connect(addresses: Vec<SocketAddr>) -> io::Result<TcpStream> {
-    let mut rest = addresses.into_iter();
-    let mut attempts = FuturesUnordered::new();
-    let mut last = io::Error::from(io::ErrorKind::AddrNotAvailable);
-    loop {
-        attempts.extend(rest.next().map(TcpStream::connect));
-        match timeout(STAGGER, attempts.next()).await {
-            Ok(Some(Ok(stream))) => return Ok(stream),
-            Ok(Some(Err(error))) => last = error,
-            Ok(None) => return Err(last),
-            Err(_) => {}
-        }
-    }
 }
 
 /// Sends the request and receives the head of the answer.

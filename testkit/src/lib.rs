@@ -18,6 +18,7 @@ pub mod http;
 pub mod kubernetes;
 pub mod paths;
 pub mod ports;
+pub mod postgres;
 pub mod processes;
 pub mod races;
 pub mod recorder;

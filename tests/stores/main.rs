@@ -20,6 +20,8 @@ mod kubernetes_connections;
 mod kubernetes_faults;
 mod kubernetes_leader;
 mod kubernetes_watch;
+mod postgres;
+mod postgres_doctor;
 mod race_checker;
 mod races;
 mod transfer;

@@ -1,43 +1,18 @@
 //! Parses the URL of a store in etcd: `etcd://HOST:PORT[,HOST:PORT…]/PREFIX`.
 
-use std::fmt;
-
-use url::Host;
-
 use super::super::faults::Problem;
 use super::super::values;
 use super::StoreUrl;
+use super::address::{self, Form};
 
 const WRITE: &str = "write etcd://HOST:PORT/PREFIX, with commas between several addresses";
 
-/// The most addresses of one URL.
-const MOST: usize = 16;
-
-/// The address of a server: a host and a port.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(in super::super) struct Address {
-    /// The name or IP address.
-    pub(in super::super) host: Host,
-    /// The port.
-    pub(in super::super) port: u16,
-}
-
-impl Address {
-    /// Returns whether it is of this host alone.
-    pub(in super::super) fn is_loopback(&self) -> bool {
-        values::is_loopback(&match &self.host {
-            Host::Domain(name) => Host::Domain(name.as_str()),
-            Host::Ipv4(address) => Host::Ipv4(*address),
-            Host::Ipv6(address) => Host::Ipv6(*address),
-        })
-    }
-}
-
-impl fmt::Display for Address {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}", self.host, self.port)
-    }
-}
+const FORM: Form = Form {
+    write: WRITE,
+    usual_port: 2379,
+    may_omit_port: false,
+    port_of_server: "etcd's --listen-client-urls",
+};
 
 /// Parses what follows `etcd:`.
 pub(super) fn parse(rest: &str) -> Result<StoreUrl, Problem> {
@@ -53,51 +28,17 @@ pub(super) fn parse(rest: &str) -> Result<StoreUrl, Problem> {
     else {
         return Err(Problem::new("names no addresses or no prefix", WRITE));
     };
-    let addresses = addresses.split(',').map(address).collect::<Result<Vec<_>, _>>()?;
-    if addresses.len() > MOST {
-        let remedy = format!("name at most {MOST} members: any of a cluster will do");
-        return Err(Problem::new(format!("names {} addresses", addresses.len()), remedy));
-    }
-    if let Some(at) = (1..addresses.len()).find(|at| addresses[..*at].contains(&addresses[*at])) {
-        let problem = format!("names the address {} twice", addresses[at]);
-        return Err(Problem::new(problem, "remove one of the two"));
-    }
+    let addresses = address::list(addresses, &FORM)?;
     let prefix = values::blob_prefix(prefix)
         .map_err(|it| Problem::new(format!("has a prefix that {}", it.problem), it.remedy))?;
     Ok(StoreUrl::Etcd { addresses, prefix })
-}
-
-fn address(text: &str) -> Result<Address, Problem> {
-    let colon = text.rfind(':').filter(|at| !text[*at..].contains(']'));
-    let Some((host, port)) = colon.map(|at| (&text[..at], &text[at + 1..])) else {
-        let (problem, remedy) = if text.is_empty() {
-            ("names an empty address".to_owned(), WRITE.to_owned())
-        } else {
-            let shown: String = text.chars().filter(char::is_ascii_graphic).take(100).collect();
-            (format!("names the address {shown} without a port"), format!("write {shown}:2379"))
-        };
-        return Err(Problem::new(problem, remedy));
-    };
-    let is_number = !port.is_empty() && port.bytes().all(|it| it.is_ascii_digit());
-    let port = port.parse().ok().filter(|it| is_number && *it != 0);
-    match (Host::parse(host), port) {
-        (Ok(host), Some(port)) => Ok(Address { host, port }),
-        (Err(_), _) => Err(Problem::new(
-            "names an address whose host is neither a name nor an IP address",
-            format!("{WRITE}; an IPv6 address stands in brackets"),
-        )),
-        (_, None) => Err(Problem::new(
-            "names an address whose port is not from 1 to 65535",
-            "write the port of etcd's --listen-client-urls, 2379 by default",
-        )),
-    }
 }
 
 #[cfg(all(test, feature = "etcd"))]
 mod tests {
     use proptest::prelude::*;
 
-    use super::super::parse;
+    use super::super::{Address, parse};
     use super::*;
 
     fn url(text: &str) -> StoreUrl {
@@ -152,7 +93,7 @@ mod tests {
             ("etcd://u:hidden@h:1/x", "has more than", "ETCD_PASSWORD_FILE"),
             ("etcd://h:1/x?tls", "has more than", "ETCD_USERNAME"),
             ("etc://h:1/x", "unknown kind", "did you mean etcd:"),
-            (&many, "17 addresses", "at most 16"),
+            (&many, "17 addresses", "at most 16 servers"),
         ] {
             let found = parse(text).unwrap_err();
             assert!(found.problem.contains(problem), "{text}: {found:?}");

@@ -14,10 +14,10 @@ use tokio::time::timeout;
 
 use super::errors::EtcdError;
 use crate::clock::{self, Moment};
-use crate::config::{EtcdSettings, EtcdUser, SecretSource};
-use crate::files::{SmallFile, reason};
+use crate::config::{EtcdSettings, EtcdUser};
 use crate::http::client;
 use crate::http::resolver::Resolver;
+use crate::store::secret::Secret;
 use crate::tls::{self, ClientTls};
 
 /// The time between two reads of the files. A longer one delays a new certificate or password; a
@@ -26,9 +26,6 @@ const PERIOD: Duration = Duration::from_secs(1);
 
 /// From the end of a request to the closing of its connection.
 const IDLE: Duration = Duration::from_secs(30);
-
-/// The largest password file that is read.
-const LARGEST_SECRET: u64 = 64 * 1024;
 
 /// A user name and a password.
 #[derive(Clone, PartialEq, Eq)]
@@ -74,52 +71,16 @@ pub(super) struct Credentials {
     pub(super) token: Option<HeaderValue>,
 }
 
-/// One half of a login.
-enum Secret {
-    Value(String),
-    File(SmallFile),
-}
-
-impl Secret {
-    fn new(source: &SecretSource) -> Self {
-        match source {
-            SecretSource::Value(text) => Self::Value(text.clone()),
-            SecretSource::File(path) => Self::File(SmallFile::new(path, LARGEST_SECRET)),
-        }
-    }
-
-    async fn read(&self, patience: Duration) -> Result<String, EtcdError> {
-        let file = match self {
-            Self::Value(text) => return Ok(text.clone()),
-            Self::File(file) => file,
-        };
-        let path = file.path().display();
-        let fault = |why: String| EtcdError::Files(format!("failed to read {path}: {why}"));
-        let read = file.read(patience).await.map_err(|error| fault(reason(&error)))?;
-        match String::from_utf8(read).map(|it| it.trim_end_matches(['\r', '\n']).to_owned()) {
-            Ok(text) if !text.is_empty() => Ok(text),
-            Ok(_) => Err(fault("it is empty".to_owned())),
-            Err(_) => Err(fault("it is not text".to_owned())),
-        }
-    }
-}
-
 impl Access {
     /// Reads the files of TLS, which blocks; a password file is read with the first request.
     ///
     /// # Errors
     /// Returns an error if the files of TLS are not usable.
     pub(super) fn open(settings: &EtcdSettings) -> anyhow::Result<Self> {
-        let load = |files: &crate::config::StoreTls| {
-            ClientTls::load(files.own.as_ref(), files.ca_file.as_deref()).map_err(|faults| {
-                let faults: Vec<_> = faults.iter().map(ToString::to_string).collect();
-                anyhow::anyhow!("{}", faults.join("; "))
-            })
-        };
         let user =
             |EtcdUser { name, password }: &EtcdUser| [Secret::new(name), Secret::new(password)];
         Ok(Self {
-            tls: settings.tls.as_ref().map(load).transpose()?,
+            tls: settings.tls.as_ref().map(crate::store::load_tls).transpose()?,
             user: settings.user.as_ref().map(user),
             resolver: Resolver::default(),
             patience: settings.request_timeout / 4,
@@ -195,8 +156,8 @@ impl Access {
     }
 
     async fn login(&self, name: &Secret, password: &Secret) -> Result<Login, EtcdError> {
-        let name = name.read(self.patience).await?;
-        Ok(Login { name, password: password.read(self.patience).await? })
+        let read = async |it: &Secret| it.read(self.patience).await.map_err(EtcdError::Files);
+        Ok(Login { name: read(name).await?, password: read(password).await? })
     }
 
     fn client(&self, tls: Option<&ClientConfig>) -> Result<reqwest::Client, EtcdError> {
@@ -235,6 +196,7 @@ mod tests {
     use url::Url;
 
     use super::*;
+    use crate::config::SecretSource;
 
     fn access(password: &Path) -> Access {
         Access::open(&EtcdSettings {

@@ -13,10 +13,22 @@ type Order = (&'static str, Command, mpsc::Sender<Process>);
 
 /// Starts a tool in a directory.
 pub fn run(home: &Path, name: &'static str, arguments: &[&str]) -> Process {
+    run_as(home, name, &tool(name), &[], arguments)
+}
+
+/// Starts a program in a directory, as the user that these options of setpriv name.
+pub fn run_as(
+    home: &Path,
+    name: &'static str,
+    program: &Path,
+    user: &[&str],
+    arguments: &[&str],
+) -> Process {
     let mut command = Command::new("setpriv");
     command
+        .args(user)
         .args(["--pdeathsig", "KILL"])
-        .arg(tool(name))
+        .arg(program)
         .args(arguments)
         .current_dir(home)
         .stdin(Stdio::null());

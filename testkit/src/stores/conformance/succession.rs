@@ -63,10 +63,10 @@ pub async fn the_same_successor_again_changes_nothing_and_another_replaces_it<H:
     let a = Contender::holder(&lock, "a").await;
     a.write_term(3).await.expect("a term");
     a.set_successor(&named("b")).await.expect("named");
-    let (bytes, snapshot) = (lock.bytes().await, a.read().await);
+    let (bytes, snapshot) = (lock.bytes().await, a.read_untimed().await);
     a.set_successor(&named("b")).await.expect("an answer was lost; it stands");
     assert_eq!(lock.bytes().await, bytes);
-    assert_eq!(a.read().await, snapshot);
+    assert_eq!(a.read_untimed().await, snapshot);
     let longer = Successor { hold_off: HOLD_OFF * 2, ..named("b") };
     for other in [named("c"), longer] {
         a.set_successor(&other).await.expect("another");

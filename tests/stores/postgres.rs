@@ -1,0 +1,309 @@
+//! PostgreSQL itself: the conformance suite without TLS, with it, and through a pooler, and what its
+//! notifications tell, its sign-in asks for, and its commits promise.
+
+use testkit::postgres::lock::{Plain, Pooled, PostgresLock, Secured};
+use testkit::postgres::pooler::Pooler;
+use testkit::postgres::server::{PostgresServer, USER};
+use testkit::stores::{bids, conformance};
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bids::{A, B, news, soon};
+use conformance::Harness;
+use tenure::config::{PostgresPassword, PostgresSettings, PostgresTable, SecretSource};
+use tenure::lease::{Bid, Cause, Nonce, StoreError};
+use tenure::store::LeaseStore;
+use tenure::store::postgres::Postgres;
+
+testkit::conformance!(plain, PostgresLock<Plain>);
+testkit::conformance!(secured, PostgresLock<Secured>);
+testkit::conformance!(pooled, PostgresLock<Pooled>);
+
+fn open(settings: &PostgresSettings) -> Postgres {
+    Postgres::open(settings).unwrap()
+}
+
+/// Does something that may block.
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+    tokio::task::spawn_blocking(work).await.unwrap()
+}
+
+/// Runs statements as the administrator.
+async fn sql(server: &Arc<PostgresServer>, statements: &'static str) -> String {
+    let server = Arc::clone(server);
+    blocking(move || server.sql(statements)).await
+}
+
+/// Returns the bid of a candidate for the present version.
+async fn bid(store: &Postgres, number: u128) -> Bid {
+    let seen = soon(store.read()).await.unwrap().version;
+    Bid { seen, ..bids::bid(number) }
+}
+
+fn cause<T: std::fmt::Debug>(outcome: Result<T, StoreError>) -> Cause {
+    match outcome {
+        Err(StoreError::Unknown(failure)) => failure.cause,
+        other => panic!("it is unknown, and not {other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn a_notification_tells_of_each_change_of_hands_and_of_no_renewal() {
+    let server = blocking(PostgresServer::shared).await;
+    let settings = server.settings("watched");
+    let (leader, standby) = (open(&settings), open(&settings));
+    let a = bid(&leader, A).await;
+    soon(standby.read()).await.unwrap();
+    soon(leader.acquire(&a)).await.unwrap();
+    assert_eq!(soon(news(&standby)).await, Some(Nonce(A)));
+    soon(leader.write_term(&a, 1)).await.unwrap();
+    assert_eq!(soon(news(&standby)).await, Some(Nonce(A)), "the term is news too");
+    let own = tokio::time::timeout(Duration::from_millis(200), news(&leader)).await;
+    assert!(own.is_err(), "what it did itself is none: {own:?}");
+    for _ in 0..3 {
+        soon(leader.renew(&a)).await.unwrap();
+    }
+    let elsewhere = open(&server.settings("another"));
+    let c = bid(&elsewhere, B).await;
+    soon(elsewhere.acquire(&c)).await.unwrap();
+    let quiet = tokio::time::timeout(Duration::from_millis(500), news(&standby)).await;
+    assert!(quiet.is_err(), "neither a renewal nor another election is any: {quiet:?}");
+    soon(leader.release(&a)).await.unwrap();
+    assert_eq!(soon(news(&standby)).await, None);
+    // What happens while nobody waits is not missed, and a request in between has the connection.
+    let b = bid(&standby, B).await;
+    soon(standby.acquire(&b)).await.unwrap();
+    let waiting = tokio::spawn(async move {
+        let told = news(&leader).await;
+        (leader, told)
+    });
+    soon(standby.renew(&b)).await.unwrap();
+    let (_, told) = soon(waiting).await.unwrap();
+    assert_eq!(told, Some(Nonce(B)));
+}
+
+#[tokio::test]
+async fn a_request_has_the_connection_that_is_listened_on() {
+    let server = blocking(PostgresServer::shared).await;
+    let store = Arc::new(open(&server.settings("shared")));
+    soon(store.read()).await.unwrap();
+    let listening = Arc::clone(&store);
+    let waiting = tokio::spawn(async move { news(&*listening).await });
+    let connections =
+        "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'tenure shared'";
+    for _ in 0..20 {
+        soon(store.read()).await.unwrap();
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(sql(&server, connections).await, "1");
+    sql(&server, "SELECT pg_notify('tenure', 'shared -')").await;
+    assert_eq!(soon(waiting).await.unwrap(), None);
+}
+
+#[tokio::test]
+async fn a_connection_that_has_ended_is_replaced_before_a_request() {
+    let server = blocking(PostgresServer::shared).await;
+    let store = open(&server.settings("ended"));
+    let a = bid(&store, A).await;
+    soon(store.acquire(&a)).await.unwrap();
+    let end = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
+               WHERE application_name = 'tenure ended'";
+    for _ in 0..3 {
+        assert_eq!(sql(&server, end).await, "t");
+        let gone = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'tenure ended'";
+        while sql(&server, gone).await != "0" {}
+        soon(store.renew(&a)).await.expect("on another connection");
+    }
+}
+
+#[tokio::test]
+async fn through_a_pooler_nobody_listens() {
+    let server = blocking(PostgresServer::shared).await;
+    let shared = Arc::clone(&server);
+    let pooler = blocking(move || Pooler::before(&shared)).await;
+    let settings = server.settings_at(&[pooler.port], "pooled");
+    let (leader, standby) = (open(&settings), open(&settings));
+    soon(standby.read()).await.unwrap();
+    let a = bid(&leader, A).await;
+    soon(leader.acquire(&a)).await.unwrap();
+    let told = tokio::time::timeout(Duration::from_millis(500), news(&standby)).await;
+    assert!(told.is_err(), "{told:?}");
+    let listening = "SELECT pg_catalog.pg_listening_channels()";
+    assert_eq!(sql(&server, listening).await, "");
+}
+
+#[tokio::test]
+async fn a_locked_row_is_unknown_and_waited_for_no_longer_than_request_timeout() {
+    let server = blocking(PostgresServer::shared).await;
+    let timeout = Duration::from_secs(2);
+    let store = open(&PostgresSettings { request_timeout: timeout, ..server.settings("locked") });
+    let a = bid(&store, A).await;
+    soon(store.acquire(&a)).await.unwrap();
+    let shared = Arc::clone(&server);
+    let holding = tokio::task::spawn_blocking(move || {
+        let hold = "BEGIN; SELECT 1 FROM tenure WHERE election = 'locked' FOR UPDATE; \
+                    SELECT pg_sleep(60)";
+        shared.sql(hold)
+    });
+    let locked = "SELECT count(*) FROM pg_locks WHERE relation = 'tenure'::regclass AND mode = 'RowShareLock'";
+    while sql(&server, locked).await == "0" {}
+    assert_eq!(cause(soon(store.renew(&a)).await), Cause::Timeout);
+    assert!(soon(store.read()).await.is_ok(), "a read waits for no lock");
+    let end = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE '%pg_sleep(60)' \
+               AND pid <> pg_backend_pid()";
+    sql(&server, end).await;
+    assert!(holding.await.is_err(), "it was ended");
+    soon(store.renew(&a)).await.expect("it is ours still");
+}
+
+/// A commit that waits for a standby may be told to wait no longer; the server then answers as if it
+/// were done, with a warning.
+#[tokio::test]
+async fn a_commit_that_its_standbys_do_not_have_is_unknown() {
+    let server = Arc::new(blocking(PostgresServer::start).await);
+    let timeout = Duration::from_secs(3);
+    let store = open(&PostgresSettings { request_timeout: timeout, ..server.settings("waiting") });
+    let a = bid(&store, A).await;
+    soon(store.acquire(&a)).await.unwrap();
+    sql(&server, "ALTER ROLE elections SET synchronous_commit = off").await;
+    let set = "ALTER SYSTEM SET synchronous_standby_names = 'nobody'";
+    sql(&server, set).await;
+    sql(&server, "SELECT pg_reload_conf()").await;
+    assert_eq!(cause(soon(store.renew(&a)).await), Cause::Timeout, "it waits");
+    let renewing = tokio::spawn(async move {
+        let outcome = store.renew(&a).await;
+        (store, a, outcome)
+    });
+    let cancel = "SELECT count(pg_cancel_backend(pid)) FROM pg_stat_activity \
+                  WHERE wait_event = 'SyncRep' AND application_name = 'tenure waiting'";
+    while sql(&server, cancel).await == "0" {}
+    let (store, a, outcome) = soon(renewing).await.unwrap();
+    assert!(matches!(outcome, Err(StoreError::Unknown(_))), "{outcome:?}");
+    sql(&server, "ALTER SYSTEM RESET synchronous_standby_names").await;
+    sql(&server, "SELECT pg_reload_conf()").await;
+    soon(store.renew(&a)).await.expect("it is ours");
+}
+
+#[tokio::test]
+async fn the_primary_is_found_among_its_standbys() {
+    let server = Arc::new(blocking(PostgresServer::start).await);
+    let shared = Arc::clone(&server);
+    let standby = blocking(move || shared.standby()).await;
+    let store = open(&server.settings_at(&[standby.port, server.port], "found"));
+    let Err(StoreError::RetryNow(failure)) = soon(store.read()).await else {
+        panic!("the first one is a standby")
+    };
+    assert!(failure.message.contains("is a standby"), "{failure}");
+    let a = bid(&store, A).await;
+    soon(store.acquire(&a)).await.unwrap();
+}
+
+#[tokio::test]
+async fn the_first_candidate_creates_the_table_where_it_may() {
+    let server = Arc::new(blocking(PostgresServer::start).await);
+    let table =
+        |schema: &str| PostgresTable { schema: Some(schema.to_owned()), name: "leases".to_owned() };
+    let store =
+        |schema| open(&PostgresSettings { table: table(schema), ..server.settings("created") });
+    sql(&server, "CREATE SCHEMA ops; GRANT USAGE ON SCHEMA ops TO elections").await;
+    let ops = store("ops");
+    let a = bid(&ops, A).await;
+    assert_eq!(cause(soon(ops.acquire(&a)).await), Cause::Auth);
+    sql(&server, "GRANT CREATE ON SCHEMA ops TO elections").await;
+    soon(ops.acquire(&a)).await.unwrap();
+    assert_eq!(sql(&server, "SELECT claim IS NOT NULL FROM ops.leases").await, "t");
+    // Several at once.
+    sql(&server, "DROP TABLE ops.leases").await;
+    let stores: Vec<_> = (1..=8).map(|number| (store("ops"), number)).collect();
+    let bidding = stores.iter().map(async |(store, number)| {
+        let bid = bid(store, *number).await;
+        loop {
+            match soon(store.acquire(&bid)).await {
+                Err(StoreError::RetryNow(_)) => (),
+                outcome => return outcome.is_ok(),
+            }
+        }
+    });
+    let won = futures::future::join_all(bidding).await;
+    assert_eq!(won.into_iter().filter(|it| *it).count(), 1);
+    // A schema that is not there, and a table that is none of Tenure's.
+    assert!(soon(store("nowhere").read()).await.is_ok_and(|it| it.free));
+    sql(
+        &server,
+        "CREATE SCHEMA shop AUTHORIZATION elections; CREATE TABLE shop.leases (election text)",
+    )
+    .await;
+    sql(&server, "GRANT ALL ON shop.leases TO elections").await;
+    let found = soon(store("shop").read()).await;
+    assert!(matches!(found, Err(StoreError::Foreign(_))), "{found:?}");
+}
+
+#[tokio::test]
+async fn the_largest_term_has_no_successor() {
+    let server = blocking(PostgresServer::shared).await;
+    let store = open(&server.settings("largest"));
+    let a = bid(&store, A).await;
+    soon(store.acquire(&a)).await.unwrap();
+    let largest = i64::MAX.unsigned_abs();
+    assert!(matches!(soon(store.write_term(&a, largest + 1)).await, Err(StoreError::Foreign(_))));
+    assert_eq!(soon(store.write_term(&a, largest)).await.unwrap(), largest);
+    soon(store.release(&a)).await.unwrap();
+    let b = bid(&store, B).await;
+    soon(store.acquire(&b)).await.unwrap();
+    assert!(matches!(soon(store.write_term(&b, 1)).await, Err(StoreError::Foreign(_))));
+}
+
+#[tokio::test]
+async fn each_sign_in_of_a_server_is_known() {
+    let server = Arc::new(blocking(PostgresServer::start).await);
+    let settings = server.settings("signed-in");
+    let rules = server.home().join("data/pg_hba.conf");
+    let file = server.home().join("pgpass");
+    std::fs::write(&file, format!("*:*:*:{}:{}\n", USER.0, USER.1)).unwrap();
+    let passwords = [settings.password.clone(), Some(PostgresPassword::PasswordFile(file))];
+    let wrong = Some(PostgresPassword::Secret(SecretSource::Value("hunter2".to_owned())));
+    let common = "host all admin 127.0.0.1/32 trust\n";
+    for (rule, hash) in
+        [("scram-sha-256", "scram-sha-256"), ("md5", "md5"), ("password", "md5"), ("trust", "md5")]
+    {
+        let set = match hash {
+            "md5" => {
+                "SET password_encryption = 'md5'; ALTER ROLE elections PASSWORD 'correct horse'"
+            }
+            _ => {
+                "SET password_encryption = 'scram-sha-256'; ALTER ROLE elections PASSWORD 'correct horse'"
+            }
+        };
+        std::fs::write(&rules, format!("{common}host all all 127.0.0.1/32 {rule}\n")).unwrap();
+        sql(&server, set).await;
+        sql(&server, "SELECT pg_reload_conf()").await;
+        for password in &passwords {
+            let store = open(&PostgresSettings { password: password.clone(), ..settings.clone() });
+            assert!(soon(store.read()).await.is_ok(), "{rule}");
+        }
+        for password in [wrong.clone(), None] {
+            let store = open(&PostgresSettings { password, ..settings.clone() });
+            let outcome = soon(store.read()).await;
+            assert!(!format!("{outcome:?}").contains("hunter2"), "{outcome:?}");
+            match rule {
+                "trust" => assert!(outcome.is_ok()),
+                _ => assert_eq!(cause(outcome), Cause::Auth, "{rule}"),
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn without_tls_on_the_server_nothing_is_sent_to_it() {
+    let server = blocking(PostgresServer::shared).await;
+    let tls = Some(tenure::config::StoreTls { ca_file: None, own: None });
+    let store = open(&PostgresSettings { tls, ..server.settings("secret") });
+    assert_eq!(cause(soon(store.read()).await), Cause::Network);
+    // A certificate of another authority.
+    let secured = blocking(PostgresServer::shared_secured).await;
+    let tls = Some(tenure::config::StoreTls { ca_file: None, own: None });
+    let store = open(&PostgresSettings { tls, ..secured.settings("secret") });
+    let outcome = soon(store.read()).await;
+    assert!(format!("{outcome:?}").contains("--store-ca-file"), "{outcome:?}");
+}
