@@ -109,3 +109,16 @@ fn the_commands_of_the_page_on_etcd_work_as_described() {
         run(&block, &[("127.0.0.1:2379", &address)]);
     }
 }
+
+#[test]
+fn the_commands_of_the_page_on_postgres_work_as_described() {
+    let server = testkit::postgres::server::PostgresServer::start();
+    let blocks = blocks("stores/postgres.md");
+    assert_eq!(blocks.len(), 3);
+    let administrator =
+        format!("PGHOST=127.0.0.1 PGPORT={} PGUSER=admin PGDATABASE=app psql ", server.port);
+    for block in blocks {
+        let block = block.replace("psql ", &administrator);
+        run(&block, &[("127.0.0.1/app", &format!("127.0.0.1:{}/app", server.port))]);
+    }
+}

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use manifests::{assert_valid, helm, place, text, try_render};
 use tenure::config::{Kind, SETTINGS, Verb};
-use values::{azure, etcd, port, with};
+use values::{azure, etcd, port, postgres, with};
 
 fn refusal(values: &Value) -> String {
     match try_render(values) {
@@ -25,6 +25,7 @@ fn guarded() -> Vec<(Value, &'static str)> {
     [
         of_the_store(),
         of_etcd(),
+        of_postgres(),
         of_the_route(),
         of_the_previous_mode(),
         of_the_listener(),
@@ -92,6 +93,31 @@ fn of_the_store() -> Vec<(Value, &'static str)> {
         (
             json!({"election": {"identity": "web"}}),
             "election.identity is web for each of the 2 replicas: leave it empty",
+        ),
+    ]
+}
+
+fn of_postgres() -> Vec<(Value, &'static str)> {
+    vec![
+        (
+            with(postgres(), json!({"postgres": {"hosts": []}})),
+            "postgres.hosts is empty, and store is postgres: set it to the addresses of the server",
+        ),
+        (
+            with(postgres(), json!({"postgres": {"database": ""}})),
+            "postgres.database is empty, and store is postgres: set it to the name",
+        ),
+        (
+            with(postgres(), json!({"postgres": {"credentialsSecret": ""}})),
+            "postgres.credentialsSecret is empty, and nothing else sets PGUSER",
+        ),
+        (
+            with(postgres(), json!({"postgres": {"tlsSecret": ""}})),
+            "postgres.clientCertificate is true, and postgres.tlsSecret is empty",
+        ),
+        (
+            with(postgres(), json!({"election": {"storeCaFile": "/ca.crt"}})),
+            "postgres.tlsSecret is orders-db-tls, and election.storeCaFile, storeCert or storeKey is set",
         ),
     ]
 }
@@ -393,7 +419,7 @@ fn of_the_labels_and_variables() -> Vec<(Value, &'static str)> {
         (
             json!({"sidecar": {"env": [{"name": "TENURE_LOG_LEVEL", "value": "debug"}]}}),
             "sidecar.env has TENURE_LOG_LEVEL, which the chart sets: remove it, and set the value \
-             under election, azure or etcd",
+             under election, azure, etcd or postgres",
         ),
         (
             json!({"sidecar": {"env": [{"name": "POD_NAME", "value": "x"}]}}),

@@ -108,15 +108,24 @@ fn the_whole_example_is_valid_restricted_and_has_the_rights_for_its_lease() {
 }
 
 #[test]
-fn the_example_on_etcd_has_its_secrets_and_needs_no_rights() {
-    let built = build("deploy/examples/worker-on-etcd");
+fn the_examples_on_servers_have_their_secrets_and_need_no_rights() {
+    for (example, store, credentials) in [
+        ("worker-on-etcd", "etcd://etcd-0.etcd:2379,", "worker-etcd"),
+        ("worker-on-postgres", "postgres://db-0.db,", "worker-db"),
+    ] {
+        has_its_secrets(&format!("deploy/examples/{example}"), store, credentials);
+    }
+}
+
+fn has_its_secrets(example: &str, store: &str, credentials: &str) {
+    let built = build(example);
     assert_valid(&built.text);
     assert_restricted(built.pods()[0]);
     assert!(built.each("Role").is_empty() && built.each("RoleBinding").is_empty());
     let data = &settings(&built)["data"];
-    assert!(data["TENURE_STORE"].as_str().unwrap().starts_with("etcd://etcd-0.etcd:2379,"));
+    assert!(data["TENURE_STORE"].as_str().unwrap().starts_with(store));
     let sidecar = built.container("tenure");
-    let secret = json!({"secretRef": {"name": "worker-etcd"}});
+    let secret = json!({"secretRef": {"name": credentials}});
     assert!(sidecar["envFrom"].as_array().unwrap().contains(&secret), "{sidecar}");
     let file = data["TENURE_STORE_CA_FILE"].as_str().unwrap();
     let mounts = sidecar["volumeMounts"].as_array().unwrap();

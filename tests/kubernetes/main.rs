@@ -12,6 +12,7 @@ mod charts_moved;
 mod charts_names;
 mod charts_platforms;
 mod charts_pod;
+mod charts_postgres;
 mod charts_tls;
 mod deploy;
 mod doctor;

@@ -23,7 +23,7 @@ env:
   {{- toYaml . | nindent 2 }}
   {{- end }}
 {{- $secret := and (eq (include "tenure.storeKind" .) "azure") .Values.azure.credentialsSecret }}
-{{- if eq (include "tenure.storeKind" .) "etcd" }}{{ $secret = .Values.etcd.credentialsSecret }}{{ end }}
+{{- with include "tenure.servers" . | fromYaml }}{{ $secret = .credentialsSecret }}{{ end }}
 {{- if or $secret .Values.sidecar.envFrom }}
 envFrom:
   {{- if $secret }}
@@ -212,11 +212,9 @@ it removes a key. OpenShift assigns the user and rejects a fixed one.
 {{- end -}}
 
 {{- define "tenure.storeTlsVolume" -}}
-{{- if eq (include "tenure.storeKind" .) "etcd" }}
-{{- with .Values.etcd.tlsSecret }}
+{{- with (include "tenure.servers" . | fromYaml).tlsSecret }}
 - name: tenure-store-tls
   secret: {secretName: {{ . | quote }}}
-{{- end }}
 {{- end }}
 {{- end -}}
 

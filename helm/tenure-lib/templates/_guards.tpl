@@ -17,11 +17,25 @@
 {{- if and (eq ($e.store | default .Values.store) "etcd") (not .Values.etcd.endpoints) -}}
   {{- fail "etcd.endpoints is empty, and store is etcd: set it to the addresses of the members, such as etcd-0.etcd:2379" -}}
 {{- end -}}
-{{- if and .Values.etcd.clientCertificate (not .Values.etcd.tlsSecret) -}}
-  {{- fail "etcd.clientCertificate is true, and etcd.tlsSecret is empty: set it to the Secret with tls.crt and tls.key" -}}
+{{- if eq ($e.store | default .Values.store) "postgres" -}}
+  {{- if not .Values.postgres.hosts -}}
+    {{- fail "postgres.hosts is empty, and store is postgres: set it to the addresses of the server and its standbys, such as db-0.db:5432" -}}
+  {{- end -}}
+  {{- if not .Values.postgres.database -}}
+    {{- fail "postgres.database is empty, and store is postgres: set it to the name of the database" -}}
+  {{- end -}}
 {{- end -}}
-{{- if and .Values.etcd.tlsSecret (or $e.storeCaFile $e.storeCert $e.storeKey) -}}
-  {{- fail (printf "etcd.tlsSecret is %s, and election.storeCaFile, storeCert or storeKey is set: set only one of them" .Values.etcd.tlsSecret) -}}
+{{- if and (eq $kind "postgres") (not .Values.postgres.credentialsSecret) (not .Values.sidecar.envFrom) (not .Values.sidecar.env) -}}
+  {{- fail "postgres.credentialsSecret is empty, and nothing else sets PGUSER: set it to a Secret with PGUSER and PGPASSWORD" -}}
+{{- end -}}
+{{- range $name := list "etcd" "postgres" -}}
+  {{- $servers := get $.Values $name -}}
+  {{- if and $servers.clientCertificate (not $servers.tlsSecret) -}}
+    {{- fail (printf "%s.clientCertificate is true, and %s.tlsSecret is empty: set it to the Secret with tls.crt and tls.key" $name $name) -}}
+  {{- end -}}
+  {{- if and $servers.tlsSecret (or $e.storeCaFile $e.storeCert $e.storeKey) -}}
+    {{- fail (printf "%s.tlsSecret is %s, and election.storeCaFile, storeCert or storeKey is set: set only one of them" $name $servers.tlsSecret) -}}
+  {{- end -}}
 {{- end -}}
 {{- if and $e.kubeRoute (ne $e.kubeRoute .Values.routing.mode) -}}
   {{- fail (printf "election.kubeRoute is %s and routing.mode %s: leave election.kubeRoute empty and set routing.mode=%s, which brings the rights and the Service too" $e.kubeRoute .Values.routing.mode $e.kubeRoute) -}}
@@ -56,7 +70,7 @@
 {{- range include "tenure.env" . | fromYamlArray -}}{{- $own = append $own .name -}}{{- end -}}
 {{- range .Values.sidecar.env -}}
   {{- if has .name $own -}}
-    {{- fail (printf "sidecar.env has %s, which the chart sets: remove it, and set the value under election, azure or etcd" .name) -}}
+    {{- fail (printf "sidecar.env has %s, which the chart sets: remove it, and set the value under election, azure, etcd or postgres" .name) -}}
   {{- end -}}
 {{- end -}}
 {{- include "tenure.guards.tls" . -}}

@@ -15,9 +15,11 @@ kubernetes:{{ include "tenure.leaseNamespace" . }}/{{ include "tenure.leaseName"
 {{- else if eq $kind "azure" -}}
 {{ compact (list $url (trimSuffix "/" $settings.azureBlobPrefix) $settings.election) | join "/" }}
 {{- with $settings.azureEndpoint }} at {{ . }}{{ end -}}
-{{- else if eq $kind "etcd" -}}
-{{- /* The other members may change. */ -}}
-{{ regexReplaceAll "^(etcd://[^,/]*),[^/]*" $url "${1}" }}/{{ $settings.election }}
+{{- else if has $kind (list "etcd" "postgres") -}}
+{{- /* The other members and standbys may change. */ -}}
+{{ regexReplaceAll "^([a-z]+://[^,/]*),[^/]*" $url "${1}" }}/
+{{- if eq $kind "postgres" }}{{ $settings.postgresTable }}/{{ end }}
+{{- $settings.election }}
 {{- else -}}
 {{ $url }}/{{ $settings.election }}
 {{- end -}}

@@ -80,8 +80,22 @@ kubernetes:{{ include "tenure.fullname" . }}
 azure://{{ .Values.azure.storageAccount }}/{{ .Values.azure.container }}
 {{- else if eq $store "etcd" -}}
 etcd://{{ join "," .Values.etcd.endpoints }}/{{ .Values.etcd.prefix | default (printf "tenure/%s" .Release.Namespace) }}
+{{- else if eq $store "postgres" -}}
+{{- $hosts := list -}}
+{{- range .Values.postgres.hosts -}}
+{{- $hosts = append $hosts (regexMatch ":[0-9]+$" . | ternary . (printf "%s:5432" .)) -}}
+{{- end -}}
+postgres://{{ join "," $hosts }}/{{ .Values.postgres.database }}
 {{- else -}}
 {{ $store }}
+{{- end -}}
+{{- end -}}
+
+{{/* The values of the servers that keep the lease, as YAML; empty for other stores. */}}
+{{- define "tenure.servers" -}}
+{{- $kind := include "tenure.storeKind" . -}}
+{{- if has $kind (list "etcd" "postgres") -}}
+{{- toYaml (get .Values $kind) -}}
 {{- end -}}
 {{- end -}}
 

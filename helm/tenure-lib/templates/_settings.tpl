@@ -17,9 +17,11 @@
 {{- $_ := set $it "tlsClientCa" (printf "/run/tenure-tls/%s" $.Values.tls.caKey) -}}
 {{- end -}}
 {{- end -}}
-{{- if and (eq (include "tenure.storeKind" .) "etcd") .Values.etcd.tlsSecret -}}
-{{- $_ := set $it "storeCaFile" (printf "/run/tenure-store-tls/%s" .Values.etcd.caKey) -}}
-{{- if .Values.etcd.clientCertificate -}}
+{{- if ne (include "tenure.storeKind" .) "postgres" -}}{{- $_ := unset $it "postgresTable" -}}{{- end -}}
+{{- $servers := include "tenure.servers" . | fromYaml -}}
+{{- if $servers.tlsSecret -}}
+{{- $_ := set $it "storeCaFile" (printf "/run/tenure-store-tls/%s" $servers.caKey) -}}
+{{- if $servers.clientCertificate -}}
 {{- $_ := set $it "storeCert" "/run/tenure-store-tls/tls.crt" -}}
 {{- $_ := set $it "storeKey" "/run/tenure-store-tls/tls.key" -}}
 {{- end -}}

@@ -37,6 +37,20 @@ pub fn etcd() -> Value {
     })
 }
 
+/// Returns values for a lease in PostgreSQL, with a password, TLS and a client certificate.
+pub fn postgres() -> Value {
+    json!({
+        "store": "postgres",
+        "postgres": {
+            "hosts": ["db-0.db", "db-1.db:5433"],
+            "database": "app",
+            "credentialsSecret": "orders-db",
+            "tlsSecret": "orders-db-tls",
+            "clientCertificate": true,
+        },
+    })
+}
+
 /// Returns values that enable everything that is off by default.
 pub fn everything() -> Value {
     json!({
