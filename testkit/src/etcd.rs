@@ -1,5 +1,4 @@
 //! A real etcd: one member or three, with or without TLS and users, and a lock in it.
 
-pub mod half_answer;
 pub mod lock;
 pub mod server;

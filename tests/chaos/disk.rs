@@ -1,10 +1,10 @@
 //! Faults of the disk with the status files: full, read-only, gone; and paths that are not files. A
 //! real leader uses a real, small disk. Test names contain the number of the fault.
 
+use testkit::faults::small_disk::SmallDisk;
 use testkit::processes::{cluster, process};
 
 use std::fs;
-use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -12,46 +12,7 @@ use std::process::{Command, Stdio};
 use cluster::{Cluster, PATIENCE, STEADY, logs};
 use process::{Process, run_verb, until};
 use rustix::process::Signal;
-use tempfile::TempDir;
 use tenure::clock;
-
-/// A tmpfs; unmounted when it is dropped.
-struct Disk(TempDir);
-
-impl Disk {
-    fn new(kib: u32) -> Self {
-        let disk = Self(tempfile::tempdir().unwrap());
-        let size = format!("size={kib}k");
-        disk.mount(&["-t", "tmpfs", "-o", &size, "tenure-test"]);
-        disk
-    }
-
-    fn path(&self) -> &Path {
-        self.0.path()
-    }
-
-    fn mount(&self, arguments: &[&str]) {
-        let output = Command::new("mount").args(arguments).arg(self.path()).output().unwrap();
-        assert!(
-            output.status.success(),
-            "a tmpfs can be mounted by root alone: {}",
-            String::from_utf8_lossy(&output.stderr)
-        );
-    }
-
-    /// Writes until the disk is full.
-    fn fill(&self) {
-        let mut filler = fs::File::create(self.path().join("filler")).unwrap();
-        while filler.write_all(&[0; 512]).is_ok() {}
-    }
-}
-
-impl Drop for Disk {
-    fn drop(&mut self) {
-        // Lazily, because a process may still have a file open here.
-        let _ = Command::new("umount").arg("-l").arg(self.path()).status();
-    }
-}
 
 fn errors(candidate: &Process) -> u64 {
     let (_, text) = candidate.get("/metrics").expect("it answers");
@@ -98,7 +59,7 @@ fn breaks_and_is_mended(file: &Path, after: i32, breaks: impl FnOnce(), mend: im
 
 #[test]
 fn fault_29_a_full_disk_is_reported_and_delays_no_renewal() {
-    let disk = Disk::new(16);
+    let disk = SmallDisk::new(16);
     let file = disk.path().join("status.json");
     let mend = || fs::remove_file(disk.path().join("filler")).unwrap();
     breaks_and_is_mended(&file, 1, || disk.fill(), mend);
@@ -106,7 +67,7 @@ fn fault_29_a_full_disk_is_reported_and_delays_no_renewal() {
 
 #[test]
 fn fault_29_a_disk_that_becomes_read_only_is_reported_and_delays_no_renewal() {
-    let disk = Disk::new(16);
+    let disk = SmallDisk::new(16);
     let file = disk.path().join("status.env");
     let remount = |how: &str| disk.mount(&["-o", how]);
     breaks_and_is_mended(&file, 1, || remount("remount,ro"), || remount("remount,rw"));
@@ -129,7 +90,7 @@ fn fault_29_a_directory_deleted_under_a_leader_is_reported_and_delays_no_renewal
 #[test]
 fn fault_29_a_status_file_on_a_disk_of_4_kib_is_never_active_past_its_deadline() {
     // One page holds the first status, but no temporary file next to it.
-    let disk = Disk::new(4);
+    let disk = SmallDisk::new(4);
     let file = disk.path().join("status.json");
     let mut cluster = Cluster::empty(STEADY);
     cluster.join("a", &["--status-file", file.to_str().unwrap()], &[]);
@@ -143,7 +104,7 @@ fn fault_29_a_status_file_on_a_disk_of_4_kib_is_never_active_past_its_deadline()
 
 #[test]
 fn fault_29_on_a_full_disk_a_leader_that_resigns_withdraws_its_active_status() {
-    let disk = Disk::new(16);
+    let disk = SmallDisk::new(16);
     let file = disk.path().join("status.json");
     let mut cluster = Cluster::empty(STEADY);
     cluster.join("a", &["--status-file", file.to_str().unwrap()], &[]);
@@ -164,7 +125,7 @@ fn fault_29_on_a_full_disk_a_leader_that_resigns_withdraws_its_active_status() {
 
 #[test]
 fn fault_29_a_standby_that_cannot_write_to_its_store_is_not_ready_and_ends_without_a_release() {
-    let disk = Disk::new(64);
+    let disk = SmallDisk::new(64);
     fs::set_permissions(disk.path(), fs::Permissions::from_mode(0o700)).unwrap();
     let store = format!("file://{}", disk.path().display());
     let made = run_verb(&["doctor", "--store", &store, "--create", "--yes"], &[]);

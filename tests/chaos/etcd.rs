@@ -1,16 +1,17 @@
 //! Faults of etcd itself, with real candidates: its members are killed, stopped and without quorum,
 //! answers break off, rights are taken away, certificates are replaced. Fault 46.
 
-use testkit::etcd::half_answer::HalfAnswer;
 use testkit::etcd::server::{EtcdServer, PREFIX};
+use testkit::faults::half_answer::HalfAnswer;
 use testkit::processes::{cluster, process};
 
 use std::time::Duration;
 
 use cluster::{Cluster, PATIENCE, Timings, logs};
-use process::{Process, until};
+use process::until;
 use rustix::process::Signal;
-use tenure::clock;
+
+use super::on_server::{lapses, reach, renews_on, requests, wait_for_two_leases};
 
 /// A lease with a margin of two seconds, and a renew-deadline for a busy machine.
 const ON_ETCD: Timings = Timings {
@@ -26,45 +27,6 @@ fn on(server: &EtcdServer) -> Cluster {
         cluster.join(name, &[], &[]);
     }
     cluster
-}
-
-fn reach(candidate: &Process, state: &str) {
-    until(PATIENCE, &format!("{} is {state}", candidate.name), || {
-        (candidate.state()? == state).then_some(())
-    });
-}
-
-/// Returns the number of a candidate's requests with this operation and outcome, from the metrics.
-fn requests(candidate: &Process, op: &str, outcome: &str) -> u64 {
-    let (_, text) = candidate.get("/metrics").expect("it answers");
-    let words = format!(r#"op="{op}",outcome="{outcome}""#);
-    let line = text
-        .lines()
-        .find(|it| it.starts_with("tenure_store_requests_total") && it.contains(&words));
-    line.and_then(|it| it.rsplit(' ').next()?.parse().ok()).expect("the series is there")
-}
-
-/// Waits until a leader has lost its leadership at its own deadline, and not by an answer.
-fn lapses(candidate: &Process) {
-    until(PATIENCE, "it is passive", || (!candidate.is_leader()).then_some(()));
-    logs(candidate, r#""reason":"lapsed""#);
-    assert_eq!(requests(candidate, "renew", "refused"), 0, "nothing is refused without a quorum");
-}
-
-/// Waits for two leases of real time.
-fn wait_for_two_leases() {
-    let start = clock::now();
-    while start.elapsed_min(clock::now()) < ON_ETCD.lease_duration * 2 {
-        std::thread::sleep(Duration::from_millis(50));
-    }
-}
-
-/// Waits until a leader has renewed some more times.
-fn renews_on(candidate: &Process) {
-    let before = requests(candidate, "renew", "ok");
-    until(PATIENCE, "it has renewed", || {
-        (requests(candidate, "renew", "ok") >= before + 6).then_some(())
-    });
 }
 
 #[test]
@@ -88,7 +50,7 @@ fn fault_46_etcd_is_stopped_for_two_leases() {
     let leader = cluster.settle();
     server.signal(0, Signal::STOP);
     lapses(&cluster.candidates[leader]);
-    wait_for_two_leases();
+    wait_for_two_leases(&ON_ETCD);
     assert!(cluster.candidates.iter().all(|it| !it.is_leader()), "nobody can have acquired it");
     server.signal(0, Signal::CONT);
     server.becomes_ready(0);
@@ -99,7 +61,7 @@ fn fault_46_etcd_is_stopped_for_two_leases() {
 #[test]
 fn fault_46_connections_are_reset_half_way_through_an_answer() {
     let server = EtcdServer::start();
-    let proxy = HalfAnswer::before(server.members[0].port);
+    let proxy = HalfAnswer::before(server.members[0].port, b"HTTP/1.1");
     let store = format!("etcd://127.0.0.1:{}/{PREFIX}", proxy.port);
     let mut cluster = Cluster::on(vec!["--store".to_owned(), store], Vec::new(), ON_ETCD);
     for name in ["a", "b"] {
@@ -133,7 +95,7 @@ fn fault_46_a_member_without_quorum_refuses_nothing() {
         server.members[member].process.kill();
     }
     lapses(&cluster.candidates[leader]);
-    wait_for_two_leases();
+    wait_for_two_leases(&ON_ETCD);
     assert!(cluster.candidates.iter().all(|it| !it.is_leader()), "nobody can have acquired it");
     for member in [1, 2] {
         server.members[member].restart();
@@ -151,7 +113,7 @@ fn fault_46_the_leader_of_etcd_is_stopped_for_two_leases_and_ends_no_live_one() 
     cluster.settle();
     let stopped = server.leader();
     server.signal(stopped, Signal::STOP);
-    wait_for_two_leases();
+    wait_for_two_leases(&ON_ETCD);
     // The other two have a leader by now, whichever of the candidates that leaves in the lead.
     let leader = cluster.settle();
     let term = cluster.term(leader);

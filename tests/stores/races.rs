@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use testkit::races::courses::{
-    AzuriteCourse, Course, EtcdCourse, FileCourse, MemoryCourse, TableCourse,
+    AzuriteCourse, Course, EtcdCourse, FileCourse, MemoryCourse, PostgresCourse, TableCourse,
 };
 use testkit::races::run::{Plan, run};
 
@@ -41,4 +41,9 @@ async fn races_on_azurite_are_linearizable() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn races_on_etcd_are_linearizable() {
     races(EtcdCourse::start()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn races_on_postgres_are_linearizable() {
+    races(PostgresCourse::start()).await;
 }

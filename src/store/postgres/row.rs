@@ -36,7 +36,8 @@ pub(super) struct Seen {
     pub(super) held: Option<Held>,
     /// The record; without a term if there is none.
     pub(super) record: Record,
-    /// The number of writes of the row, but for those of renewals; 0 if there is no row.
+    /// The number of changes that a bid is for: all but renewals, and breaks that let the lease run out; 0
+    /// without a row.
     pub(super) version: i64,
     /// The server's date.
     pub(super) date: Option<OffsetDateTime>,

@@ -23,6 +23,10 @@ const KNOWN: &str = "t.format = 1";
 /// The condition for a claim that is neither over nor being broken.
 const LIVE: &str = "NOT t.breaking AND t.ends > pg_catalog.clock_timestamp()";
 
+/// What a claim is changed to when it ends before its time.
+const ENDED: &str =
+    "claim = NULL, claimant = NULL, ends = NULL, breaking = false, version = t.version + 1";
+
 /// The statements for one election.
 pub(super) struct Statements {
     /// The table, quoted.
@@ -130,7 +134,7 @@ impl Statements {
             &format!(
                 "term = GREATEST(COALESCE(t.term, 0) + 1, {floor}), nonce = {nonce},
                  holder = {holder}, instance = {instance}, address = {address}, peer = {peer},
-                 successor = NULL, successor_hold_off_ms = NULL",
+                 successor = NULL, successor_hold_off_ms = NULL, version = t.version + 1",
                 holder = literal(&candidate.identity),
                 instance = literal(&candidate.instance),
                 address = optional(&candidate.address),
@@ -145,7 +149,9 @@ impl Statements {
         let nonce = literal(&bid.nonce.to_string());
         let (identity, hold_off) = (literal(&successor.identity), successor.hold_off_millis());
         self.update(
-            &format!("successor = {identity}, successor_hold_off_ms = {hold_off}"),
+            &format!(
+                "successor = {identity}, successor_hold_off_ms = {hold_off}, version = t.version + 1"
+            ),
             &format!(
                 "t.claim = {nonce} AND {LIVE} AND t.nonce = {nonce}
                  AND (t.successor, t.successor_hold_off_ms) IS DISTINCT FROM ({identity}, {hold_off})"
@@ -157,16 +163,14 @@ impl Statements {
     pub(super) fn release(&self, bid: &Bid) -> String {
         let claim = literal(&bid.nonce.to_string());
         let live = "t.ends > pg_catalog.clock_timestamp()";
-        self.update(
-            "claim = NULL, claimant = NULL, ends = NULL, breaking = false",
-            &format!("t.claim = {claim} AND {live}"),
-        )
+        self.update(ENDED, &format!("t.claim = {claim} AND {live}"))
     }
 
     /// Lets the claim of this version run out, or ends it.
     pub(super) fn break_lease(&self, version: i64, at_once: bool) -> String {
         let change = match at_once {
-            true => "claim = NULL, claimant = NULL, ends = NULL, breaking = false",
+            true => ENDED,
+            // Nothing that a bid could be for.
             false => "breaking = true",
         };
         self.update(change, &format!("t.version = {version} AND t.claim IS NOT NULL"))
@@ -209,7 +213,7 @@ impl Statements {
     fn update(&self, change: &str, condition: &str) -> String {
         let Self { table, election, .. } = self;
         self.write(&format!(
-            "UPDATE {table} t SET {change}, version = t.version + 1
+            "UPDATE {table} t SET {change}
              WHERE t.election = {election} AND {KNOWN} AND {condition}"
         ))
     }

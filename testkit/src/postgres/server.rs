@@ -109,7 +109,8 @@ pub struct PostgresServer {
     pub port: u16,
     pub process: Process,
     files: Option<Files>,
-    home: TempDir,
+    home: PathBuf,
+    _temporary: Option<TempDir>,
 }
 
 impl PostgresServer {
@@ -135,14 +136,32 @@ impl PostgresServer {
         share(&SHARED, Self::secured)
     }
 
+    /// Starts one without TLS, with its data in a directory.
+    pub fn start_in(home: &Path) -> Self {
+        Self::made(home, None, None)
+    }
+
     fn with(tls: bool) -> Self {
         let home = tempfile::tempdir().expect("a directory");
         let files = tls.then(|| Files::make(home.path()));
-        hand_over(home.path());
-        let data = home.path().join("data");
+        Self::made(&home.path().to_owned(), Some(home), files)
+    }
+
+    fn made(home: &Path, temporary: Option<TempDir>, files: Option<Files>) -> Self {
+        hand_over(home);
+        let data = home.join("data");
         let data = data.to_str().expect("a path in UTF-8");
-        let options = ["--username", ADMIN, "--encoding", "UTF8", "--no-locale", "--no-sync"];
+        let options = [
+            "--username",
+            ADMIN,
+            "--encoding",
+            "UTF8",
+            "--no-locale",
+            "--no-sync",
+            "--wal-segsize=1",
+        ];
         complete("initdb", &[&["--pgdata", data], &options[..]].concat());
+        let tls = files.is_some();
         let sign_in = if tls { "scram-sha-256 clientcert=verify-ca" } else { "scram-sha-256" };
         let kind = if tls { "hostssl" } else { "host" };
         let rules = format!(
@@ -151,7 +170,7 @@ impl PostgresServer {
              {kind} all all 127.0.0.1/32 {sign_in}\n"
         );
         std::fs::write(format!("{data}/pg_hba.conf"), rules).expect("written");
-        let it = Self::run(home, files);
+        let it = Self::run(home, temporary, files);
         it.sql_in("postgres", &format!("CREATE ROLE {} LOGIN PASSWORD '{}'", USER.0, USER.1));
         it.sql_in("postgres", &format!("CREATE DATABASE {DATABASE} OWNER {}", USER.0));
         it
@@ -178,20 +197,21 @@ impl PostgresServer {
                 "--no-sync",
             ],
         );
-        Self::run(home, None)
+        Self::run(&home.path().to_owned(), Some(home), None)
     }
 
-    fn run(home: TempDir, files: Option<Files>) -> Self {
+    fn run(home: &Path, temporary: Option<TempDir>, files: Option<Files>) -> Self {
         for _ in 0..5 {
             let port = free_port();
-            let mut process = spawn(home.path(), port, files.as_ref());
+            let mut process = spawn(home, port, files.as_ref());
             let is_ready = until(PATIENCE, "PostgreSQL is ready", || {
                 let ended = process.has_ended();
                 (ended || psql(port, "postgres", "SELECT 1").is_ok()).then_some(!ended)
             });
             // Another process may have taken the port first.
             if is_ready {
-                return Self { port, process, files, home };
+                let home = home.to_owned();
+                return Self { port, process, files, home, _temporary: temporary };
             }
         }
         panic!("PostgreSQL ended five times before it was ready");
@@ -200,14 +220,14 @@ impl PostgresServer {
     /// Kills it, and starts it again with the same port and data.
     pub fn restart(&mut self) {
         self.kill();
-        self.process = spawn(self.home.path(), self.port, self.files.as_ref());
+        self.process = spawn(&self.home, self.port, self.files.as_ref());
         self.becomes_ready();
     }
 
     /// Kills the server with all its processes, which then have left no shared memory.
     pub fn kill(&mut self) {
         self.process.kill();
-        let lock = self.home.path().join("data/postmaster.pid");
+        let lock = self.home.join("data/postmaster.pid");
         // The others notice that the first is gone.
         until(PATIENCE, "PostgreSQL is gone", || {
             psql(self.port, "postgres", "SELECT 1").is_err().then_some(())
@@ -248,6 +268,16 @@ impl PostgresServer {
 
     fn sql_in(&self, database: &str, statements: &str) -> String {
         psql(self.port, database, statements).unwrap_or_else(|why| panic!("{statements}: {why}"))
+    }
+
+    /// Makes a standby the primary.
+    pub fn promote(&self) {
+        self.sql_in("postgres", "SELECT pg_promote()");
+    }
+
+    /// Returns whether statements of the administrator fail.
+    pub fn fails(&self, statements: &str) -> bool {
+        psql(self.port, DATABASE, statements).is_err()
     }
 
     /// Returns the settings of an election on this server.
@@ -295,13 +325,13 @@ impl PostgresServer {
         let files = self.files.as_ref().expect("a server with TLS");
         files.sign(&files.server);
         files.sign(&files.client);
-        hand_over(self.home.path());
+        hand_over(&self.home);
         self.sql("SELECT pg_reload_conf()");
     }
 
     /// Returns a directory of the server's life.
     pub fn home(&self) -> &Path {
-        self.home.path()
+        &self.home
     }
 }
 

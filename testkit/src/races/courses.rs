@@ -14,6 +14,7 @@ use tenure::store::etcd::Etcd;
 use tenure::store::file::FileStore;
 use tenure::store::kubernetes::Kubernetes;
 use tenure::store::memory::Memory;
+use tenure::store::postgres::Postgres;
 
 use super::model::Model;
 use super::script::{Lock, Passes, RaceClock};
@@ -21,6 +22,7 @@ use crate::azure::azurite::Azurite;
 use crate::azure::blob_server::{BlobServer, Fault};
 use crate::etcd::server::EtcdServer;
 use crate::kubernetes::real_lease::RealLease;
+use crate::postgres::server::PostgresServer;
 
 const MS: u64 = 1_000_000;
 const S: u64 = 1_000 * MS;
@@ -289,6 +291,44 @@ impl Course for EtcdCourse {
         };
         // The revisions of etcd, which a term is not below, are no part of the model.
         created(lock, 1 << 40).await
+    }
+}
+
+/// `postgres:` on PostgreSQL itself, whose time passes by itself: no lease ends during a race.
+pub struct PostgresCourse(Arc<PostgresServer>);
+
+impl PostgresCourse {
+    pub fn start() -> Self {
+        Self(PostgresServer::shared())
+    }
+}
+
+#[async_trait]
+impl Course for PostgresCourse {
+    fn name(&self) -> &'static str {
+        "postgres"
+    }
+
+    fn lanes(&self) -> usize {
+        4
+    }
+
+    /// Until the shortest lease ends.
+    fn longest(&self) -> Option<Duration> {
+        Some(OF_AZURE[0])
+    }
+
+    async fn lock(&self, _lane: usize, seed: u64) -> Lock {
+        let settings = self.0.settings(&format!("race-{seed}-{}", fresh("orders")));
+        let lock = Lock {
+            model: Model::POSTGRES,
+            open: Box::new(move || Arc::new(Postgres::open(&settings).expect("good settings"))),
+            clock: RaceClock::new(Passes::Itself),
+            lengths: OF_AZURE,
+            disturb: None,
+            keep: Box::new(()),
+        };
+        prepared(lock, seed).await
     }
 }
 

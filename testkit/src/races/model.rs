@@ -124,6 +124,10 @@ impl Model {
         ..Self::MEMORY
     };
 
+    /// The model of `postgres:`, whose reads round the rest of a lease up.
+    pub const POSTGRES: Self =
+        Self { tells_end: false, rounding: Duration::from_millis(1), ..Self::MEMORY };
+
     fn length(&self, bid: &Bid) -> Duration {
         let units = bid.lease_duration.as_nanos().div_ceil(self.unit.as_nanos());
         let nanos = u64::try_from(units * self.unit.as_nanos()).unwrap_or(u64::MAX);

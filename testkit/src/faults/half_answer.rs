@@ -16,8 +16,8 @@ pub struct HalfAnswer {
 }
 
 impl HalfAnswer {
-    /// Starts one before a server on a port of loopback.
-    pub fn before(server: u16) -> Self {
+    /// Starts one before a server on a port of loopback, whose answers begin with these bytes.
+    pub fn before(server: u16, beginning: &'static [u8]) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let port = listener.local_addr().expect("an address").port();
         let pending = Arc::<AtomicUsize>::default();
@@ -29,7 +29,7 @@ impl HalfAnswer {
                 let (asking, answering) =
                     (client.try_clone().expect("a handle"), server.try_clone().expect("a handle"));
                 std::thread::spawn(move || forward(asking, answering));
-                std::thread::spawn(move || answer(server, client, &shared));
+                std::thread::spawn(move || answer(server, client, beginning, &shared));
             }
         });
         Self { port, pending }
@@ -51,10 +51,10 @@ fn forward(mut from: TcpStream, mut to: TcpStream) {
     let _ = to.shutdown(Shutdown::Write);
 }
 
-fn answer(mut from: TcpStream, mut to: TcpStream, pending: &AtomicUsize) {
+fn answer(mut from: TcpStream, mut to: TcpStream, beginning: &[u8], pending: &AtomicUsize) {
     let mut bytes = [0; 64 * 1024];
     while let Ok(length @ 1..) = from.read(&mut bytes) {
-        let is_beginning = bytes[..length].starts_with(b"HTTP/1.1");
+        let is_beginning = bytes[..length].starts_with(beginning);
         let one_less = |it: usize| it.checked_sub(1);
         if is_beginning
             && pending.fetch_update(Ordering::SeqCst, Ordering::SeqCst, one_less).is_ok()
