@@ -66,6 +66,19 @@ def tool(name):
     return pathlib.Path(found.stdout.strip())
 
 
+def postgres():
+    """Returns the directory of PostgreSQL's programs."""
+    found = sorted(pathlib.Path("/usr/lib/postgresql").glob("*/bin"))
+    if not found:
+        raise SystemExit("PostgreSQL is missing: install Debian's package postgresql")
+    return found[-1]
+
+
+def as_postgres():
+    """Returns what begins a command for PostgreSQL, which refuses to run as root."""
+    return ("setpriv", "--reuid=postgres", "--regid=postgres", "--init-groups") if os.geteuid() == 0 else ()
+
+
 @contextlib.contextmanager
 def azurite():
     port = free_port()

@@ -6,10 +6,10 @@ loopback. PostgreSQL does not run as root: under root the nodes are Debian's use
 Tenure is not measured here. A switchover stops one PostgreSQL and promotes another,
 which no election does; the figure is an upper bound for what Patroni's election costs.
 """
-import contextlib, json, os, pathlib, random, shutil, statistics, subprocess, sys, tempfile, time
+import contextlib, json, os, random, shutil, statistics, subprocess, sys, tempfile, time
 
 from locks import etcd, milliseconds
-from processes import ROOT, ask, free_port, now, row, until
+from processes import ROOT, as_postgres, ask, free_port, now, postgres, row, until
 
 NODES = "abc"
 PAUSE = 0.01  # seconds between two rounds of requests: the resolution
@@ -22,14 +22,6 @@ def python():
         subprocess.run([sys.executable, "-m", "pip", "install", "-qqq", "--target", home, "patroni[etcd3]==4.1.5",
                         "psycopg[binary]==3.3.9"], check=True)
     return "/usr/bin/python3", {**os.environ, "PYTHONPATH": str(home)}
-
-
-def postgres():
-    """Returns the directory of PostgreSQL's programs."""
-    found = sorted(pathlib.Path("/usr/lib/postgresql").glob("*/bin"))
-    if not found:
-        raise SystemExit("PostgreSQL is missing: install Debian's package postgresql")
-    return found[-1]
 
 
 def settings(home, name, port, etcd_address):
@@ -52,9 +44,8 @@ def settings(home, name, port, etcd_address):
 
 @contextlib.contextmanager
 def node(configuration):
-    user = ("setpriv", "--reuid=postgres", "--regid=postgres", "--init-groups") if os.geteuid() == 0 else ()
     program, environment = python()
-    process = subprocess.Popen([*user, program, "-m", "patroni", configuration], stdout=subprocess.DEVNULL,
+    process = subprocess.Popen([*as_postgres(), program, "-m", "patroni", configuration], stdout=subprocess.DEVNULL,
                                stderr=subprocess.DEVNULL, env=environment)
     try:
         yield

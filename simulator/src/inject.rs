@@ -228,7 +228,12 @@ impl World<'_> {
                 let length = self.scenario.longest(|it| it.lease_duration);
                 self.examination.third_party_until = self.now + length;
             }
-            Kind::Touch if matches!(kind, store::Kind::Object | store::Kind::Cluster) => {
+            Kind::Touch
+                if matches!(
+                    kind,
+                    store::Kind::Object | store::Kind::Cluster | store::Kind::Row
+                ) =>
+            {
                 self.store.touch(self.now);
             }
             Kind::TakenByOther if !host => {

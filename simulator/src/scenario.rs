@@ -66,6 +66,8 @@ pub struct Scenario {
     pub faithful: bool,
     pub store: Kind,
     pub store_ppm: i64,
+    /// By how much the clocks of the servers differ that count the time, one after the other.
+    pub clocks_apart: Span,
     /// Whether leaders notify their standbys.
     pub peers: bool,
     /// A term that was written before, if any.
@@ -81,10 +83,11 @@ impl Scenario {
     pub fn draw(seed: u64) -> Self {
         let mut rng = Rng::with_seed(seed);
         let faithful = rng.u8(..10) < 8;
-        let store = match rng.u8(..7) {
+        let store = match rng.u8(..9) {
             0..=1 => Kind::Blob,
             2..=3 => Kind::Object,
             4..=5 => Kind::Cluster,
+            6..=7 => Kind::Row,
             _ => Kind::Host,
         };
         let scale = Scale::draw(&mut rng, store);
@@ -105,6 +108,11 @@ impl Scenario {
         let share = shares.fold(f64::INFINITY, f64::min);
         nodes.iter_mut().for_each(|it| it.keep_to(share));
         let store_ppm = (share * (rng.f64() * 2.0 - 1.0)) as i64;
+        let clocks_apart = match store {
+            Kind::Row => nodes.iter().map(|it| it.freeze_budget).min().unwrap_or_default() / 2,
+            Kind::Blob | Kind::Object | Kind::Cluster | Kind::Host => 0,
+        };
+        nodes.iter_mut().for_each(|it| it.freeze_budget -= clocks_apart);
         let seeded = match rng.u8(..4) {
             0 => None,
             1 => Some(rng.u64(1..1_000)),
@@ -116,6 +124,7 @@ impl Scenario {
             faithful,
             store,
             store_ppm,
+            clocks_apart,
             peers: false,
             seeded,
             nodes,
@@ -150,6 +159,7 @@ impl Scenario {
             faithful: true,
             store: Kind::Blob,
             store_ppm: 0,
+            clocks_apart: 0,
             peers: false,
             seeded: Some(1),
             nodes: vec![node; 3],

@@ -67,7 +67,7 @@ impl Scale {
             0 => log_span(rng, self.longest / 4, self.longest),
             _ => self.longest,
         };
-        let unit = if self.store == Kind::Host { MILLI } else { SECOND };
+        let unit = if matches!(self.store, Kind::Host | Kind::Row) { MILLI } else { SECOND };
         (drawn / unit * unit).clamp(least, most)
     }
 }
@@ -78,7 +78,7 @@ fn limits(store: Kind) -> (Span, Span) {
         Kind::Blob => (15 * SECOND, 60 * SECOND),
         Kind::Object => (SECOND, LONGEST),
         Kind::Cluster => (2 * SECOND, LONGEST),
-        Kind::Host => (SHORTEST_DEADLINE + LEAST_MARGIN, LONGEST),
+        Kind::Host | Kind::Row => (SHORTEST_DEADLINE + LEAST_MARGIN, LONGEST),
     }
 }
 

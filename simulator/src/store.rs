@@ -1,5 +1,5 @@
-//! The simulated store: a blob by Microsoft's lease tables, a Lease of Kubernetes, two keys of etcd, or
-//! a record on one host, with a clock of its own.
+//! The simulated store: a blob by Microsoft's lease tables, a Lease of Kubernetes, two keys of etcd, a
+//! row of PostgreSQL, or a record on one host, with a clock of its own.
 //!
 //! It loses nothing and returns no errors; the network and the faults do.
 
@@ -20,6 +20,7 @@ pub mod blob_lease;
 mod blob;
 mod cluster;
 mod object;
+mod row;
 mod third_party;
 
 use blob_lease::{Lease, Refusal};
@@ -35,6 +36,8 @@ pub enum Kind {
     Object,
     /// Two keys of etcd: a claim under a lease that the cluster counts, and a record.
     Cluster,
+    /// A row of PostgreSQL: a claim until a time of the server's clock, and a record.
+    Row,
     /// A record on one host, as in `file:` and `memory:`.
     Host,
 }
@@ -42,7 +45,7 @@ pub enum Kind {
 impl Kind {
     /// Returns whether a bid need create nothing first.
     fn exists_from_the_start(self) -> bool {
-        matches!(self, Self::Host | Self::Cluster)
+        matches!(self, Self::Host | Self::Cluster | Self::Row)
     }
 }
 
@@ -59,6 +62,13 @@ pub struct Store {
     standing: Option<Standing>,
     /// The leases of the cluster.
     cluster: Cluster,
+    /// The claim in the row.
+    row: Option<row::Claim>,
+    /// By how much the clocks of the servers that may count the row's time differ.
+    apart: Duration,
+    /// By how many nanoseconds the clock of the present one is ahead.
+    ahead: i64,
+    failovers: u64,
     /// Counts the leases in the object, for its version.
     specs: u64,
     record: Record,
@@ -121,6 +131,10 @@ impl Store {
             lease: Lease::Available,
             standing: None,
             cluster: Cluster::default(),
+            row: None,
+            apart: Duration::ZERO,
+            ahead: 0,
+            failovers: 0,
             specs: 0,
             record: Record::default(),
             changes: 0,
@@ -153,7 +167,7 @@ impl Store {
             // A claim under a lease of an earlier request is counted anew.
             Kind::Cluster => 6,
             Kind::Object => 3,
-            Kind::Host => 1,
+            Kind::Host | Kind::Row => 1,
         }
     }
 
@@ -168,7 +182,9 @@ impl Store {
             Kind::Blob => {
                 Rules { longest_lease: Some(Duration::from_secs(60)), missing_is_free: false }
             }
-            Kind::Object | Kind::Cluster => Rules { longest_lease: None, missing_is_free: false },
+            Kind::Object | Kind::Cluster | Kind::Row => {
+                Rules { longest_lease: None, missing_is_free: false }
+            }
             Kind::Host => Rules { longest_lease: None, missing_is_free: true },
         }
     }
@@ -176,7 +192,7 @@ impl Store {
     /// Returns the time of the store's clock.
     pub fn time(&self, now: Instant) -> Duration {
         let drift = clock::drift(now.cast_signed(), self.ppm);
-        Duration::from_nanos((EPOCH + now).saturating_add_signed(drift))
+        Duration::from_nanos((EPOCH + now).saturating_add_signed(drift + self.ahead))
     }
 
     /// Returns the store's date in unix milliseconds, rounded down to seconds.
@@ -210,6 +226,7 @@ impl Store {
         match self.kind {
             Kind::Object => return self.stands(lease),
             Kind::Cluster => return self.claims(lease),
+            Kind::Row => return self.has_row(lease),
             Kind::Blob | Kind::Host => (),
         }
         matches!(&self.lease, Lease::Leased { id, .. } if *id == lease)
@@ -223,6 +240,9 @@ impl Store {
         if let Some(claim) = self.cluster.claim.filter(|_| self.claims(lease)) {
             return Some(super::span(claim.counted.ends) - EPOCH);
         }
+        if let Some(claim) = self.row.filter(|_| self.has_row(lease)) {
+            return Some((super::span(claim.ends) - EPOCH).saturating_add_signed(-self.ahead));
+        }
         match &self.lease {
             Lease::Leased { id, until: Some(until), .. } if *id == lease => {
                 Some(super::span(*until) - EPOCH)
@@ -235,6 +255,7 @@ impl Store {
     /// has seen its last renewal.
     pub fn rest(&self, now: Instant) -> Span {
         let until = match (&self.standing, self.cluster.claim, &self.lease) {
+            _ if self.row.is_some() => self.row.map_or(Duration::ZERO, |it| it.ends),
             (Some(standing), ..) => standing.until,
             (_, Some(claim), _) => claim.counted.deleted,
             (.., Lease::Leased { until: Some(until), .. } | Lease::Breaking { until, .. }) => {
@@ -257,6 +278,7 @@ impl Store {
         match self.kind {
             Kind::Object => self.standing.as_ref().and_then(Standing::named),
             Kind::Cluster => self.cluster.claim.and_then(|it| it.nonce),
+            Kind::Row => self.live(self.time(now)).and_then(|it| it.nonce),
             Kind::Blob | Kind::Host => self.record.nonce.filter(|_| self.is_leased(now)),
         }
     }
@@ -267,6 +289,7 @@ impl Store {
         match self.kind {
             Kind::Object => self.standing.as_ref().is_some_and(|it| time < it.until),
             Kind::Cluster => self.cluster.claim.is_some_and(|it| time < it.counted.deleted),
+            Kind::Row => self.live(time).is_some(),
             Kind::Blob | Kind::Host => matches!(self.lease.state(time), "leased" | "breaking"),
         }
     }
@@ -299,6 +322,7 @@ impl Store {
         match self.kind {
             Kind::Object => return self.step_object(op, stage, time, wrote),
             Kind::Cluster => return self.step_cluster(op, stage, time, wrote),
+            Kind::Row => return self.step_row(op, time, wrote),
             Kind::Blob | Kind::Host => (),
         }
         match (op, stage) {

@@ -100,7 +100,8 @@ impl<'a> World<'a> {
             nodes,
             clients,
             resource: Resource::default(),
-            store: Store::new(scenario.store, scenario.store_ppm),
+            store: Store::new(scenario.store, scenario.store_ppm)
+                .with_clocks_apart(std::time::Duration::from_nanos(scenario.clocks_apart)),
             snapshot: None,
             checker: Checker::default(),
             examination: Examination::default(),

@@ -18,7 +18,7 @@ use tenure::store::LeaseAdmin;
 /// A simulated store that counts the time of its lease.
 struct Simulated<const KIND: usize>(SimulatedLock);
 
-const KINDS: [Kind; 3] = [Kind::Blob, Kind::Host, Kind::Cluster];
+const KINDS: [Kind; 4] = [Kind::Blob, Kind::Host, Kind::Cluster, Kind::Row];
 
 impl<const KIND: usize> Harness for Simulated<KIND> {
     const LEASE: Duration = Duration::from_secs(15);
@@ -127,4 +127,5 @@ fn a_bid_creates_no_blob_before_a_response_reports_it_missing() {
 testkit::conformance!(simulated_blob, Simulated<0>);
 testkit::conformance!(simulated_host, Simulated<1>);
 testkit::conformance!(simulated_cluster, Simulated<2>);
+testkit::conformance!(simulated_row, Simulated<3>);
 testkit::conformance!(simulated_object, SimulatedLease, observed);

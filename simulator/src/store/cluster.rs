@@ -327,9 +327,14 @@ impl Store {
         }
     }
 
-    /// Returns how long after the end of a lease its claim is deleted at most.
+    /// Returns how long after the end of a lease it is free at most: when its claim is deleted, or when
+    /// a clock that is behind counts.
     pub fn late(&self, lease: Duration) -> Duration {
-        if self.kind == Kind::Cluster { latest(lease) } else { Duration::ZERO }
+        match self.kind {
+            Kind::Cluster => latest(lease),
+            Kind::Row => self.apart,
+            Kind::Blob | Kind::Object | Kind::Host => Duration::ZERO,
+        }
     }
 
     /// Whether this lease has the claim, which is not being broken.

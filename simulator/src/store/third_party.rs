@@ -22,6 +22,7 @@ impl Store {
         match self.kind {
             Kind::Object => return self.break_object(period.is_some(), time),
             Kind::Cluster => return self.break_claim(period.is_some(), time),
+            Kind::Row => return self.break_row(period.is_some(), time),
             Kind::Blob | Kind::Host => (),
         }
         if !self.is_leased(now) {
@@ -37,11 +38,13 @@ impl Store {
         BreakOutcome::Held { record, free_in }
     }
 
-    /// Changes the lease id. In an object or a cluster, a candidate of another kind acquires the lease, and
+    /// Changes the lease id. In an object, a cluster or a row, a candidate of another kind acquires the lease, and
     /// does not renew it.
     pub fn change_lease(&mut self, number: u64, now: Instant) {
-        if self.kind == Kind::Cluster {
-            return self.take_claim(number, None, false, self.time(now));
+        match self.kind {
+            Kind::Cluster => return self.take_claim(number, None, false, self.time(now)),
+            Kind::Row => return self.take_row(number, None, false, self.time(now)),
+            Kind::Blob | Kind::Object | Kind::Host => (),
         }
         if let Some(length) = self.standing.as_ref().map(|it| it.length) {
             self.take_object(number, length, false, self.time(now));
@@ -58,6 +61,7 @@ impl Store {
         match self.kind {
             Kind::Object => return self.take_object(number, length, true, time),
             Kind::Cluster => return self.take_claim(number, Some(length), true, time),
+            Kind::Row => return self.take_row(number, Some(length), true, time),
             Kind::Blob | Kind::Host => (),
         }
         let _ = self.lease.acquire(third_party(number), Some(length), time);
@@ -70,17 +74,19 @@ impl Store {
             self.lease = Lease::Available;
             self.standing = None;
             self.cluster = Cluster::default();
+            self.row = None;
             self.exists = self.kind.exists_from_the_start();
         }
         self.changed_hands();
     }
 
     /// Writes to a field outside of lease and record: a label, an annotation. In a cluster, another member
-    /// leads from now on.
+    /// leads from now on; of PostgreSQL, a standby.
     pub fn touch(&mut self, now: Instant) {
         match self.kind {
             Kind::Object if self.exists => self.touched(),
             Kind::Cluster => self.promote(self.time(now)),
+            Kind::Row => self.fail_over(),
             _ => (),
         }
     }
@@ -94,6 +100,7 @@ impl Store {
             self.lease = Lease::Available;
             self.standing = None;
             self.cluster.claim = None;
+            self.row = None;
         }
         self.changed_hands();
     }

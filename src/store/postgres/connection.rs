@@ -417,3 +417,61 @@ async fn asks_for_tls(
         _ => Err(not_postgres(server)),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::Cursor;
+
+    use super::*;
+
+    fn message(tag: u8, body: &[u8]) -> Vec<u8> {
+        let length = i32::try_from(body.len() + 4).unwrap().to_be_bytes();
+        [&[tag][..], &length, body].concat()
+    }
+
+    fn report(tag: u8, code: &str) -> Vec<u8> {
+        message(tag, format!("SX\0C{code}\0Mwords\0\0").as_bytes())
+    }
+
+    fn asked(answer: &[Vec<u8>]) -> (Result<Vec<Rows>, PostgresError>, Connection) {
+        let stream = tokio::io::join(Cursor::new(answer.concat()), tokio::io::sink());
+        let mut connection = Connection::over(Box::new(stream));
+        let outcome = connection.ask("SELECT 1").now_or_never().expect("all of it is there");
+        (outcome, connection)
+    }
+
+    #[test]
+    fn an_answer_counts_only_when_it_is_whole_and_without_a_warning() {
+        let (done, ready) = (message(b'C', b"UPDATE 1\0"), message(b'Z', b"I"));
+        let (outcome, connection) = asked(&[done.clone(), ready.clone()]);
+        assert!(outcome.is_ok_and(|it| it.len() == 1) && connection.is_in_step());
+        let (outcome, connection) = asked(&[done.clone(), report(b'N', "01000"), ready.clone()]);
+        assert!(matches!(outcome, Err(PostgresError::Unavailable(_))), "{outcome:?}");
+        assert!(connection.is_in_step());
+        let (outcome, connection) = asked(std::slice::from_ref(&done));
+        assert!(matches!(outcome, Err(PostgresError::Disconnected(_))), "{outcome:?}");
+        assert!(!connection.is_in_step());
+        // What a server that is shut down says before it closes the connection.
+        let (outcome, connection) = asked(&[report(b'E', "57P01")]);
+        assert!(matches!(outcome, Err(PostgresError::Unavailable(_))), "{outcome:?}");
+        assert!(!connection.is_in_step());
+        // The rest of this answer would be taken for that of the next request.
+        let (outcome, connection) = asked(&[message(b'G', b"\0\0\0"), done, ready]);
+        assert!(matches!(outcome, Err(PostgresError::Invalid(_))), "{outcome:?}");
+        assert!(!connection.is_in_step());
+    }
+
+    #[test]
+    fn notifications_of_others_are_kept_beside_an_answer_and_own_ones_are_not() {
+        let of = |process: i32, channel: &str| {
+            let text = format!("{channel}\0orders -\0");
+            message(b'A', &[&process.to_be_bytes()[..], text.as_bytes()].concat())
+        };
+        let all = [of(9, "tenure"), of(0, "tenure"), of(9, "other"), message(b'Z', b"I")];
+        let (outcome, mut connection) = asked(&all);
+        outcome.unwrap();
+        let told = connection.notification().now_or_never().unwrap();
+        assert_eq!(told.unwrap(), "orders -");
+        assert!(connection.notified.is_empty());
+    }
+}

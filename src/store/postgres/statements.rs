@@ -23,6 +23,9 @@ const KNOWN: &str = "t.format = 1";
 /// The condition for a claim that is neither over nor being broken.
 const LIVE: &str = "NOT t.breaking AND t.ends > pg_catalog.clock_timestamp()";
 
+/// The condition for a row without a claim, or with one that has ended.
+const FREE: &str = "(t.claim IS NULL OR t.ends <= pg_catalog.clock_timestamp())";
+
 /// What a claim is changed to when it ends before its time.
 const ENDED: &str =
     "claim = NULL, claimant = NULL, ends = NULL, breaking = false, version = t.version + 1";
@@ -33,11 +36,11 @@ pub(super) struct Statements {
     table: String,
     /// The name of the election, quoted.
     election: String,
-    /// What each transaction begins with: as many statements as [`PROLOGUE`].
+    /// What each transaction begins with: the settings for it alone.
     prologue: String,
 }
 
-/// How many results, without rows, come before those of the statements that follow.
+/// How many results, without rows, come before those of the statements of a transaction.
 pub(super) const PROLOGUE: usize = 5;
 
 impl Statements {
@@ -45,16 +48,17 @@ impl Statements {
         let millis = settings.request_timeout.as_millis().max(1);
         let schema = settings.table.schema.iter();
         let names = schema.chain([&settings.table.name]).map(|it| escape_identifier(it));
+        let prologue: [String; PROLOGUE] = [
+            format!("statement_timeout = {millis}"),
+            format!("lock_timeout = {millis}"),
+            "synchronous_commit = on".to_owned(),
+            "transaction_isolation = 'read committed'".to_owned(),
+            "client_min_messages = warning".to_owned(),
+        ];
         Self {
             table: names.collect::<Vec<_>>().join("."),
             election: literal(&settings.election),
-            prologue: format!(
-                "SET LOCAL statement_timeout = {millis};
-                 SET LOCAL lock_timeout = {millis};
-                 SET LOCAL synchronous_commit = on;
-                 SET LOCAL transaction_isolation = 'read committed';
-                 SET LOCAL client_min_messages = warning;"
-            ),
+            prologue: prologue.map(|it| format!("SET LOCAL {it};")).concat(),
         }
     }
 
@@ -102,8 +106,7 @@ impl Statements {
         self.write(&format!(
             "UPDATE {table} t {set}
              WHERE t.election = {election} AND {KNOWN}
-               AND (t.version = {seen} AND (t.claim IS NULL OR t.ends <= pg_catalog.clock_timestamp())
-                    OR {again})"
+               AND (t.version = {seen} AND {FREE} OR {again})"
         ))
     }
 

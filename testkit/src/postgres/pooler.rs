@@ -1,5 +1,6 @@
 //! PgBouncer in transaction mode before a server, on a free port of loopback.
 
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use tempfile::TempDir;
@@ -43,5 +44,19 @@ impl Pooler {
             std::net::TcpStream::connect(("127.0.0.1", port)).ok().map(drop)
         });
         Self { port, _process: process, _home: home }
+    }
+
+    /// Runs statements through the pooler as the user of the elections.
+    pub fn sql(&self, statements: &str) -> String {
+        let output = Command::new("psql")
+            .args(["-XAtq", "-h", "127.0.0.1", "-p", &self.port.to_string()])
+            .args(["-U", USER.0, "-d", DATABASE, "-c", statements])
+            .env("PGPASSWORD", USER.1)
+            .stdin(Stdio::null())
+            .output()
+            .expect("psql runs");
+        let words = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{statements}: {words}");
+        String::from_utf8_lossy(&output.stdout).trim().to_owned()
     }
 }
