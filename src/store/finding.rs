@@ -1,6 +1,7 @@
 //! The report of `tenure doctor` on a store or a route.
 
 use std::borrow::Cow;
+use std::time::Duration;
 
 /// One line of the report of `tenure doctor`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,6 +27,38 @@ pub enum Verdict {
     Failed,
     /// Not checked, because of an earlier finding.
     Skipped,
+}
+
+/// How many requests are timed.
+pub(super) const TIMED: usize = 5;
+
+/// Judges the slowest of [`TIMED`] requests, where a renewal takes one or two of them: half of
+/// request-timeout is a warning. Returns the verdict, the details, and the remedy, which begins with
+/// what to check.
+pub(super) fn of_timings(
+    slowest: Duration,
+    renewal: u32,
+    request_timeout: Duration,
+    check: &str,
+) -> (Verdict, String, Option<String>) {
+    let takes = if renewal > 1 { "; a renewal takes two" } else { "" };
+    let detail = format!(
+        "the slowest of {TIMED} requests took {} ms{takes}, and request-timeout is {} ms",
+        slowest.as_millis(),
+        request_timeout.as_millis()
+    );
+    let took = slowest * renewal;
+    let verdict = match took {
+        _ if took >= request_timeout => Verdict::Failed,
+        _ if took * 2 >= request_timeout => Verdict::Warning,
+        _ => Verdict::Passed,
+    };
+    let remedy = || {
+        format!(
+            "{check}, or raise --request-timeout and with it --renew-deadline and --lease-duration"
+        )
+    };
+    (verdict, detail, (verdict != Verdict::Passed).then(remedy))
 }
 
 /// The findings of a store so far.
@@ -80,6 +113,15 @@ impl Findings {
         remedy: &str,
     ) {
         self.add(subject, Verdict::Warning, detail, Some(remedy));
+    }
+
+    /// Adds what [`of_timings`] has found.
+    pub(super) fn timings(
+        &mut self,
+        subject: &'static str,
+        (verdict, detail, remedy): (Verdict, String, Option<String>),
+    ) {
+        self.add(subject, verdict, detail, remedy.as_deref());
     }
 
     /// Sorts the findings, and adds those that were skipped.

@@ -27,14 +27,11 @@ use super::{Azure, date, header, record};
 use crate::clock::{self, Moment};
 use crate::lease::{LeaseId, Record, StoreError};
 use crate::store::Finding;
-use crate::store::finding::Findings;
+use crate::store::finding::{Findings, TIMED, of_timings};
 
 /// The longest time that one step may take; longer than any sensible request-timeout, to tell a
 /// slow account from a dead one.
 const PATIENCE: Duration = Duration::from_secs(25);
-
-/// The number of requests that are timed.
-const TIMED: usize = 5;
 
 /// Runs all checks, as far as it gets.
 pub(super) async fn examine(store: &Azure) -> Vec<Finding> {
@@ -320,20 +317,8 @@ async fn timings(store: &Azure, access: &Access, findings: &mut Findings) {
         slowest = slowest.max(sent.elapsed_max(clock::now()));
     }
     let bound = store.settings.request_timeout;
-    let detail = format!(
-        "the slowest of {TIMED} requests took {} ms, and request-timeout is {} ms",
-        slowest.as_millis(),
-        bound.as_millis()
-    );
-    let remedy = "use an account in a nearer region, or raise --request-timeout and with it \
-                  --renew-deadline and --lease-duration";
-    if slowest >= bound {
-        findings.failed(TIMINGS, detail, remedy);
-    } else if slowest * 2 >= bound {
-        findings.warning(TIMINGS, detail, remedy);
-    } else {
-        findings.passed(TIMINGS, detail);
-    }
+    let check = "use an account in a nearer region";
+    findings.timings(TIMINGS, of_timings(slowest, 1, bound, check));
 }
 
 fn answer_headers(error: &Error) -> Option<&Headers> {

@@ -19,14 +19,11 @@ use super::{Etcd, Range};
 use crate::clock::{self, Moment};
 use crate::lease::LeaseId;
 use crate::store::Finding;
-use crate::store::finding::Findings;
+use crate::store::finding::{Findings, TIMED, of_timings};
 
 /// The longest time that one request may take; longer than any sensible request-timeout, to tell a
 /// slow cluster from a dead one.
 const PATIENCE: Duration = Duration::from_secs(10);
-
-/// The number of requests that are timed.
-const TIMED: usize = 5;
 
 /// The seconds of the lease that is tried; etcd grants its minimum, which is longer.
 const TRIED: i64 = 1;
@@ -347,19 +344,8 @@ impl Examination<'_> {
             slowest = slowest.max(sent.elapsed_max(clock::now()));
         }
         // A renewal is the grant of a lease and a transaction.
-        let (twice, bound) = (slowest * 2, self.store.settings.request_timeout);
-        let detail = format!(
-            "the slowest of {TIMED} requests took {} ms; a renewal takes two, and request-timeout is \
-             {} ms",
-            slowest.as_millis(),
-            bound.as_millis()
-        );
-        let raise = "check the disks of the cluster, or raise --request-timeout and with it \
-                     --renew-deadline and --lease-duration";
-        match twice {
-            _ if twice >= bound => self.findings.failed(TIMINGS, detail, raise),
-            _ if twice * 2 >= bound => self.findings.warning(TIMINGS, detail, raise),
-            _ => self.findings.passed(TIMINGS, detail),
-        }
+        let bound = self.store.settings.request_timeout;
+        let check = "check the disks of the cluster";
+        self.findings.timings(TIMINGS, of_timings(slowest, 2, bound, check));
     }
 }

@@ -13,14 +13,12 @@ use crate::clock::{self, Moment};
 use crate::kube::objects::{AccessSpec, Lease, Metadata, SelfSubjectAccessReview};
 use crate::kube::{Dated, Kube, KubeError, KubeObject, rule};
 use crate::lease::Snapshot;
+use crate::store::finding::{TIMED, of_timings};
 use crate::store::{Finding, Verdict};
 
 /// The longest time that one request may take; longer than any sensible request-timeout, to tell a
 /// slow server from a dead one.
 const PATIENCE: Duration = Duration::from_secs(25);
-
-/// The number of requests that are timed.
-const TIMED: usize = 5;
 
 /// A token that expires sooner than this should have been replaced. The kubelet does so when a
 /// fifth of its lifetime is left, which is about an hour by default.
@@ -346,24 +344,9 @@ impl Examination<'_> {
             }
         }
         // A renewal is a read and a write.
-        let (twice, bound) = (slowest * 2, settings.request_timeout);
-        let detail = format!(
-            "the slowest of {TIMED} requests took {} ms; a renewal takes two, and request-timeout \
-             is {} ms",
-            slowest.as_millis(),
-            bound.as_millis()
-        );
-        let (verdict, remedy) = match twice {
-            _ if twice >= bound => (
-                Verdict::Failed,
-                "check the control plane, or raise --request-timeout and with it --renew-deadline \
-                 and --lease-duration",
-            ),
-            _ if twice * 2 >= bound => {
-                (Verdict::Warning, "check the control plane, or raise --request-timeout")
-            }
-            _ => (Verdict::Passed, ""),
-        };
+        let (verdict, detail, remedy) =
+            of_timings(slowest, 2, settings.request_timeout, "check the control plane");
+        let remedy = remedy.unwrap_or_default();
         self.add(TIMINGS, verdict, detail, remedy);
     }
 

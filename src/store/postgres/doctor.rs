@@ -13,14 +13,11 @@ use super::row::Seen;
 use super::statements::PROLOGUE;
 use crate::clock::{self, Moment};
 use crate::store::Finding;
-use crate::store::finding::Findings;
+use crate::store::finding::{Findings, TIMED, of_timings};
 
 /// The longest time that one request may take; longer than any sensible request-timeout, to tell a slow
 /// server from a dead one.
 const PATIENCE: Duration = Duration::from_secs(10);
-
-/// The number of requests that are timed.
-const TIMED: usize = 5;
 
 /// The clock difference, in seconds, from which on it is reported.
 const SKEWED: i64 = 2;
@@ -362,17 +359,7 @@ impl Examination<'_> {
             slowest = slowest.max(sent.elapsed_max(clock::now()));
         }
         let bound = self.store.settings.request_timeout;
-        let detail = format!(
-            "the slowest of {TIMED} requests took {} ms, and request-timeout is {} ms",
-            slowest.as_millis(),
-            bound.as_millis()
-        );
-        let raise = "check the load of the server, or raise --request-timeout and with it \
-                     --renew-deadline and --lease-duration";
-        match slowest {
-            _ if slowest >= bound => self.findings.failed(TIMINGS, detail, raise),
-            _ if slowest * 2 >= bound => self.findings.warning(TIMINGS, detail, raise),
-            _ => self.findings.passed(TIMINGS, detail),
-        }
+        let check = "check the load of the server";
+        self.findings.timings(TIMINGS, of_timings(slowest, 1, bound, check));
     }
 }

@@ -144,7 +144,8 @@ impl PostgresServer {
     fn with(tls: bool) -> Self {
         let home = tempfile::tempdir().expect("a directory");
         let files = tls.then(|| Files::make(home.path()));
-        Self::made(&home.path().to_owned(), Some(home), files)
+        let path = home.path().to_owned();
+        Self::made(&path, Some(home), files)
     }
 
     fn made(home: &Path, temporary: Option<TempDir>, files: Option<Files>) -> Self {
@@ -197,7 +198,8 @@ impl PostgresServer {
                 "--no-sync",
             ],
         );
-        Self::run(&home.path().to_owned(), Some(home), None)
+        let path = home.path().to_owned();
+        Self::run(&path, Some(home), None)
     }
 
     fn run(home: &Path, temporary: Option<TempDir>, files: Option<Files>) -> Self {
