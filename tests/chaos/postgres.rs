@@ -108,6 +108,22 @@ fn fault_46_the_primary_is_lost_and_its_synchronous_standby_promoted() {
     cluster.verdict();
 }
 
+/// What the page on PostgreSQL advises: no lease that the standby may not know of is left by then.
+#[test]
+fn fault_46_an_asynchronous_standby_is_promoted_a_lease_after_the_primary_was_lost() {
+    let mut server = PostgresServer::start();
+    let standby = server.standby();
+    let cluster = on(store(&[server.port, standby.port]));
+    let leader = cluster.settle();
+    server.kill();
+    lapses(&cluster.candidates[leader]);
+    wait_for_two_leases(&ON_POSTGRES);
+    standby.promote();
+    let next = cluster.settle();
+    renews_on(&cluster.candidates[next]);
+    assert!(cluster.verdict().terms.len() >= 2);
+}
+
 /// The old primary goes on, cut off from nobody but its standby, which it waits for in vain.
 #[test]
 fn fault_46_a_synchronous_standby_is_promoted_while_the_primary_goes_on() {
