@@ -241,6 +241,21 @@ async fn the_first_candidate_creates_the_table_where_it_may() {
 }
 
 #[tokio::test]
+async fn a_late_bid_is_refused_once_another_has_led() {
+    let server = blocking(PostgresServer::shared).await;
+    let store = open(&server.settings("late"));
+    for _ in 0..2 {
+        // The first time there is no row yet.
+        let (late, b) = (bid(&store, A).await, bid(&store, B).await);
+        soon(store.acquire(&b)).await.unwrap();
+        soon(store.release(&b)).await.unwrap();
+        let outcome = soon(store.acquire(&late)).await;
+        assert!(matches!(outcome, Err(StoreError::Refused(_))), "{outcome:?}");
+        assert!(soon(store.read()).await.unwrap().free);
+    }
+}
+
+#[tokio::test]
 async fn the_largest_term_has_no_successor() {
     let server = blocking(PostgresServer::shared).await;
     let store = open(&server.settings("largest"));
