@@ -94,7 +94,7 @@ impl Statements {
         let again = format!("t.claim = {claim} AND {LIVE}");
         let set = format!(
             "SET claim = {claim}, claimant = {claimant}, ends = {ends}, breaking = false,
-                 version = t.version + 1"
+                 version = t.version + CASE WHEN {again} THEN 0 ELSE 1 END"
         );
         if seen == 0 {
             return self.write(&format!(

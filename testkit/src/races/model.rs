@@ -50,7 +50,7 @@ pub struct Model {
     pub versions: Versions,
     /// Whether a read tells when the lease ends.
     pub tells_end: bool,
-    /// By how much a break may overstate the rest of the lease.
+    /// By how much a break, or a read that tells, may overstate the rest of the lease.
     pub rounding: Duration,
     /// The unit of lease durations: they are rounded up to it.
     pub unit: Duration,
@@ -125,8 +125,7 @@ impl Model {
     };
 
     /// The model of `postgres:`, whose reads round the rest of a lease up.
-    pub const POSTGRES: Self =
-        Self { tells_end: false, rounding: Duration::from_millis(1), ..Self::MEMORY };
+    pub const POSTGRES: Self = Self { rounding: Duration::from_millis(1), ..Self::MEMORY };
 
     fn length(&self, bid: &Bid) -> Duration {
         let units = bid.lease_duration.as_nanos().div_ceil(self.unit.as_nanos());
@@ -600,7 +599,7 @@ impl Performing<'_> {
         match ends_in {
             None => !self.model.tells_end || self.register.lease.is_none(),
             Some(Duration::ZERO) => self.model.tells_end && self.is_over(),
-            Some(left) => self.model.tells_end && self.ends_in(left, Duration::ZERO),
+            Some(left) => self.model.tells_end && self.ends_in(left, self.model.rounding),
         }
     }
 }
