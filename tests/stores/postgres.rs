@@ -174,13 +174,12 @@ async fn a_commit_that_its_standbys_do_not_have_is_unknown() {
     // Until the server has read its settings again.
     let waiting = async {
         loop {
-            let outcome = store.renew(&a).await;
-            if outcome.is_err() {
-                return outcome;
+            if let Err(error) = store.renew(&a).await {
+                return error;
             }
         }
     };
-    assert_eq!(cause(soon(waiting).await), Cause::Timeout, "it waits");
+    assert_eq!(cause::<()>(Err(soon(waiting).await)), Cause::Timeout, "it waits");
     let renewing = tokio::spawn(async move {
         let outcome = store.renew(&a).await;
         (store, a, outcome)
