@@ -11,6 +11,8 @@ use tempfile::TempDir;
 use tenure::config::{
     Address, PostgresPassword, PostgresSettings, PostgresTable, SecretSource, StoreTls,
 };
+use tenure::store::LeaseAdmin;
+use tenure::store::postgres::Postgres;
 use tenure::tls::KeyPair;
 use url::Host;
 
@@ -127,18 +129,25 @@ impl PostgresServer {
     /// Returns the plain one that all running tests share; it ends with the last of them.
     pub fn shared() -> Arc<Self> {
         static SHARED: Mutex<Weak<PostgresServer>> = Mutex::new(Weak::new());
-        share(&SHARED, Self::start)
+        share(&SHARED, || Self::start().with_table())
     }
 
     /// Returns the secured one that all running tests share.
     pub fn shared_secured() -> Arc<Self> {
         static SHARED: Mutex<Weak<PostgresServer>> = Mutex::new(Weak::new());
-        share(&SHARED, Self::secured)
+        share(&SHARED, || Self::secured().with_table())
     }
 
     /// Starts one without TLS, with its data in a directory.
     pub fn start_in(home: &Path) -> Self {
         Self::made(home, None, None)
+    }
+
+    /// Creates the table, so that the tests that share the server do not create it at the same time.
+    fn with_table(self) -> Self {
+        let store = Postgres::open(&self.settings("first")).expect("good settings");
+        crate::blocking(store.create(1)).expect("created");
+        self
     }
 
     fn with(tls: bool) -> Self {
