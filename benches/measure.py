@@ -22,7 +22,7 @@
 
 Builds the release profile first, unless BENCH_PROGRAM names a tenure. Needs what tests/run --tools
 installs, and Debian's wrk (listener), etcd-server and etcd-client (stores, lock, switchover) and postgresql
-(switchover); stores, leases and peers-lease need what tests/run --all --tools builds.
+(stores, switchover); stores, leases and peers-lease need what tests/run --all --tools builds.
 """
 import argparse, contextlib, datetime, json, os, pathlib, random, re, shutil, signal, socket, statistics, subprocess
 import sys, tempfile, time, venv

@@ -1,12 +1,12 @@
 """Measures a leader and a standby without peers on each kind of store, all at the same time: memory, requests,
 and handovers; on etcd beside `etcdctl lock`.
 """
-import contextlib, statistics, time
+import contextlib, os, shutil, statistics, subprocess, tempfile, time
 from concurrent.futures import ThreadPoolExecutor
 
 import peers
 from locks import etcd, etcd_lock, lock_handovers, milliseconds, p99, rows
-from processes import MIB, heading, resident, row
+from processes import MIB, as_postgres, connects, free_port, heading, postgres, resident, row, running, until
 
 
 @contextlib.contextmanager
@@ -15,8 +15,23 @@ def on_etcd():
         yield lambda election: (client.replace("http://", "etcd://") + "/bench",)
 
 
-STORES = {**peers.STORES, "etcd": on_etcd}
-NAMES = {"file": "file:", "azurite": "Azurite", "lease": "a Lease", "etcd": "etcd"}
+@contextlib.contextmanager
+def on_postgres():
+    with tempfile.TemporaryDirectory() as home:
+        if as_postgres():
+            shutil.chown(home, "postgres")
+        port, data = free_port(), f"{home}/data"
+        subprocess.run([*as_postgres(), postgres() / "initdb", "--pgdata", data, "--username", "bench"], check=True,
+                       cwd="/", stdout=subprocess.DEVNULL)
+        with running(*as_postgres(), postgres() / "postgres", "-D", data, "-p", port, "-c", "unix_socket_directories=",
+                     cwd="/"):
+            until(lambda: connects(port))
+            os.environ["PGUSER"] = "bench"
+            yield lambda election: (f"postgres://127.0.0.1:{port}/postgres",)
+
+
+STORES = {**peers.STORES, "etcd": on_etcd, "postgres": on_postgres}
+NAMES = {"file": "file:", "azurite": "Azurite", "lease": "a Lease", "etcd": "etcd", "postgres": "PostgreSQL"}
 
 
 def measured(kind, count):
