@@ -15,6 +15,10 @@ pub use crate::store::file::fuzzing::file_record;
 pub use crate::store::kubernetes::fuzzing::lease;
 #[cfg(feature = "postgres")]
 pub use crate::store::postgres::fuzzing::postgres_answer;
+#[cfg(feature = "s3")]
+pub use crate::store::register::fuzzing::register_value;
+#[cfg(feature = "s3")]
+pub use crate::store::s3::fuzzing::s3_answer;
 
 /// A name, and the function that reads the bytes.
 pub type Target = (&'static str, fn(&[u8]));
@@ -34,7 +38,11 @@ pub const TARGETS: &[Target] = &[
     ("peer_stream", peer_stream),
     #[cfg(feature = "postgres")]
     ("postgres_answer", postgres_answer),
+    #[cfg(feature = "s3")]
+    ("register_value", register_value),
     ("requests", requests),
+    #[cfg(feature = "s3")]
+    ("s3_answer", s3_answer),
     ("settings_file", settings_file),
     ("status_document", status_document),
     ("store_url", store_url),

@@ -23,15 +23,24 @@ use crate::config::{Settings, StoreSettings};
 use crate::lease::{Bid, Change, Grant, Record, Rules, Snapshot, StoreError, Successor, Version};
 
 pub mod azure;
+#[cfg(any(feature = "etcd", feature = "s3"))]
+mod client;
 #[cfg(feature = "etcd")]
 pub mod etcd;
 pub mod file;
 mod finding;
+#[cfg(any(feature = "etcd", feature = "s3"))]
+mod json;
 pub mod kubernetes;
 pub mod memory;
 #[cfg(feature = "postgres")]
 pub mod postgres;
-#[cfg(any(feature = "etcd", feature = "postgres"))]
+#[cfg(feature = "s3")]
+pub(crate) mod register;
+mod renewed;
+#[cfg(feature = "s3")]
+pub mod s3;
+#[cfg(any(feature = "etcd", feature = "postgres", feature = "s3"))]
 mod secret;
 
 pub use finding::{Finding, Verdict};
@@ -44,7 +53,7 @@ pub use finding::{Finding, Verdict};
 #[async_trait]
 pub trait LeaseStore: Send + Sync {
     /// Returns the name of the kind of store for status, logs and messages: `azure`, `etcd`,
-    /// `file`, `kubernetes`, `memory`, `postgres`.
+    /// `file`, `kubernetes`, `memory`, `postgres`, `s3`.
     fn kind(&self) -> &'static str;
 
     /// Returns the properties of this kind of store that the election depends on.
@@ -162,6 +171,10 @@ pub fn open(settings: &Settings) -> anyhow::Result<Arc<dyn LeaseAdmin>> {
         StoreSettings::Postgres(_) => {
             anyhow::bail!("this build does not have the store postgres:")
         }
+        #[cfg(feature = "s3")]
+        StoreSettings::S3(it) => s3::open(it)?,
+        #[cfg(not(feature = "s3"))]
+        StoreSettings::S3(_) => anyhow::bail!("this build does not have the store s3:"),
         StoreSettings::Memory => Arc::new(memory::Memory::new()),
     })
 }
@@ -170,7 +183,7 @@ pub fn open(settings: &Settings) -> anyhow::Result<Arc<dyn LeaseAdmin>> {
 ///
 /// # Errors
 /// Returns everything that is wrong with them.
-#[cfg(any(feature = "etcd", feature = "postgres"))]
+#[cfg(any(feature = "etcd", feature = "postgres", feature = "s3"))]
 fn load_tls(files: &crate::config::StoreTls) -> anyhow::Result<crate::tls::ClientTls> {
     crate::tls::ClientTls::load(files.own.as_ref(), files.ca_file.as_deref()).map_err(|faults| {
         let faults: Vec<_> = faults.iter().map(ToString::to_string).collect();
@@ -188,6 +201,8 @@ pub const KINDS: &[&str] = &[
     "memory",
     #[cfg(feature = "postgres")]
     "postgres",
+    #[cfg(feature = "s3")]
+    "s3",
 ];
 
 /// Whether a lock exists in its store.

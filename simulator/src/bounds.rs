@@ -232,7 +232,7 @@ impl World<'_> {
         match self.store.kind() {
             Kind::Blob | Kind::Cluster | Kind::Row => (free.within, false),
             Kind::Host => (free.within, free.runs_out && first + it.between_reads() < free.within),
-            Kind::Object => {
+            Kind::Object | Kind::Bucket => {
                 let Some(claim) = self.store.claim() else { return (0, false) };
                 if !free.runs_out {
                     return (free.within, false);
@@ -299,7 +299,8 @@ impl World<'_> {
             (Kind::Host, None) => Duration::ZERO,
             (_, Some(term)) if seen.max().unwrap_or(0) <= term => Duration::ZERO,
             (Kind::Blob, _) => Duration::from_secs(60),
-            (Kind::Object | Kind::Cluster | Kind::Row, _) | (Kind::Host, Some(_)) => lease,
+            (Kind::Object | Kind::Bucket | Kind::Cluster | Kind::Row, _)
+            | (Kind::Host, Some(_)) => lease,
         }
     }
 

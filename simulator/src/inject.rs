@@ -231,7 +231,10 @@ impl World<'_> {
             Kind::Touch
                 if matches!(
                     kind,
-                    store::Kind::Object | store::Kind::Cluster | store::Kind::Row
+                    store::Kind::Object
+                        | store::Kind::Bucket
+                        | store::Kind::Cluster
+                        | store::Kind::Row
                 ) =>
             {
                 self.store.touch(self.now);
@@ -263,7 +266,7 @@ impl World<'_> {
             }
             _ => return false,
         }
-        if self.store.news() != news && kind != store::Kind::Blob {
+        if self.store.news() != news && kind.notifies() {
             self.wake_standbys();
         }
         true

@@ -141,6 +141,13 @@ impl World<'_> {
         let message = self.post.get(index);
         let Message { node, life, id, copy, fate, .. } = *message;
         let done = match (fate.error, &message.op) {
+            // Another write of the object was being served.
+            (Some(Error::Unknown), op)
+                if self.store.kind() == Kind::Bucket && !matches!(op, Op::Read) =>
+            {
+                let failure = Failure::new(Cause::Lease, "409");
+                Step::Done(Err(StoreError::RetryNow(failure)))
+            }
             (Some(Error::Unknown), _) => Step::Done(Err(erred())),
             (Some(Error::Foreign), Op::Read | Op::WriteTerm { .. }) => Step::Done(Err(foreign())),
             _ => self.serve(index),
@@ -200,7 +207,7 @@ impl World<'_> {
             self.checker.written(leadership, seen_term, clock, self.now);
             self.mix(term);
         }
-        if self.store.kind() != Kind::Blob && self.store.news() != news {
+        if self.store.kind().notifies() && self.store.news() != news {
             self.wake_standbys();
         } else if self.store.kind() == Kind::Object && self.store.claim() != claim {
             self.show_standbys();
@@ -222,7 +229,7 @@ impl World<'_> {
     fn least_clock(&self, node: u8) -> u64 {
         let it = &self.nodes[usize::from(node)];
         let millis = match self.store.kind() {
-            Kind::Blob | Kind::Object | Kind::Cluster | Kind::Row => {
+            Kind::Blob | Kind::Object | Kind::Bucket | Kind::Cluster | Kind::Row => {
                 self.store.unix_millis(self.now)
             }
             Kind::Host if !it.wall_disturbed => {

@@ -83,11 +83,12 @@ impl Scenario {
     pub fn draw(seed: u64) -> Self {
         let mut rng = Rng::with_seed(seed);
         let faithful = rng.u8(..10) < 8;
-        let store = match rng.u8(..9) {
+        let store = match rng.u8(..11) {
             0..=1 => Kind::Blob,
             2..=3 => Kind::Object,
             4..=5 => Kind::Cluster,
             6..=7 => Kind::Row,
+            8..=9 => Kind::Bucket,
             _ => Kind::Host,
         };
         let scale = Scale::draw(&mut rng, store);
@@ -110,7 +111,7 @@ impl Scenario {
         let store_ppm = (share * (rng.f64() * 2.0 - 1.0)) as i64;
         let clocks_apart = match store {
             Kind::Row => nodes.iter().map(|it| it.freeze_budget).min().unwrap_or_default() / 2,
-            Kind::Blob | Kind::Object | Kind::Cluster | Kind::Host => 0,
+            Kind::Blob | Kind::Object | Kind::Bucket | Kind::Cluster | Kind::Host => 0,
         };
         nodes.iter_mut().for_each(|it| it.freeze_budget -= clocks_apart);
         let seeded = match rng.u8(..4) {

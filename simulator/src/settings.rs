@@ -67,7 +67,11 @@ impl Scale {
             0 => log_span(rng, self.longest / 4, self.longest),
             _ => self.longest,
         };
-        let unit = if matches!(self.store, Kind::Host | Kind::Row) { MILLI } else { SECOND };
+        let unit = if matches!(self.store, Kind::Host | Kind::Row | Kind::Bucket) {
+            MILLI
+        } else {
+            SECOND
+        };
         (drawn / unit * unit).clamp(least, most)
     }
 }
@@ -78,7 +82,7 @@ fn limits(store: Kind) -> (Span, Span) {
         Kind::Blob => (15 * SECOND, 60 * SECOND),
         Kind::Object => (SECOND, LONGEST),
         Kind::Cluster => (2 * SECOND, LONGEST),
-        Kind::Host | Kind::Row => (SHORTEST_DEADLINE + LEAST_MARGIN, LONGEST),
+        Kind::Host | Kind::Row | Kind::Bucket => (SHORTEST_DEADLINE + LEAST_MARGIN, LONGEST),
     }
 }
 

@@ -1,5 +1,5 @@
-//! The simulated store: a blob by Microsoft's lease tables, a Lease of Kubernetes, two keys of etcd, a
-//! row of PostgreSQL, or a record on one host, with a clock of its own.
+//! The simulated store: a blob by Microsoft's lease tables, a Lease of Kubernetes, an object in a bucket,
+//! two keys of etcd, a row of PostgreSQL, or a record on one host, with a clock of its own.
 //!
 //! It loses nothing and returns no errors; the network and the faults do.
 
@@ -34,6 +34,9 @@ pub enum Kind {
     Blob,
     /// A Lease of Kubernetes: an object with compare-and-set, whose observers measure the time.
     Object,
+    /// An object in a bucket: the same, but it notifies nobody, and may answer that another request was
+    /// being served.
+    Bucket,
     /// Two keys of etcd: a claim under a lease that the cluster counts, and a record.
     Cluster,
     /// A row of PostgreSQL: a claim until a time of the server's clock, and a record.
@@ -43,6 +46,16 @@ pub enum Kind {
 }
 
 impl Kind {
+    /// Returns whether observers measure the time, of one value that is compared and set.
+    pub fn is_observed(self) -> bool {
+        matches!(self, Self::Object | Self::Bucket)
+    }
+
+    /// Returns whether it notifies standbys of changes.
+    pub fn notifies(self) -> bool {
+        !matches!(self, Self::Blob | Self::Bucket)
+    }
+
     /// Returns whether a bid need create nothing first.
     fn exists_from_the_start(self) -> bool {
         matches!(self, Self::Host | Self::Cluster | Self::Row)
@@ -153,7 +166,7 @@ impl Store {
     pub fn most_requests(&self, op: &Op) -> u64 {
         match (self.kind, op) {
             (_, Op::Acquire(_)) => self.requests_of_bid(),
-            (Kind::Object, _) => 2,
+            (Kind::Object | Kind::Bucket, _) => 2,
             // With the read, the grant and two attempts of a renewal.
             (Kind::Cluster, _) => 4,
             _ => 1,
@@ -166,7 +179,7 @@ impl Store {
             Kind::Blob => 4,
             // A claim under a lease of an earlier request is counted anew.
             Kind::Cluster => 6,
-            Kind::Object => 3,
+            Kind::Object | Kind::Bucket => 3,
             Kind::Host | Kind::Row => 1,
         }
     }
@@ -182,7 +195,7 @@ impl Store {
             Kind::Blob => {
                 Rules { longest_lease: Some(Duration::from_secs(60)), missing_is_free: false }
             }
-            Kind::Object | Kind::Cluster | Kind::Row => {
+            Kind::Object | Kind::Bucket | Kind::Cluster | Kind::Row => {
                 Rules { longest_lease: None, missing_is_free: false }
             }
             Kind::Host => Rules { longest_lease: None, missing_is_free: true },
@@ -224,7 +237,7 @@ impl Store {
     /// Returns whether this lease is held, and not breaking.
     pub fn is_leased_to(&self, lease: LeaseId) -> bool {
         match self.kind {
-            Kind::Object => return self.stands(lease),
+            Kind::Object | Kind::Bucket => return self.stands(lease),
             Kind::Cluster => return self.claims(lease),
             Kind::Row => return self.has_row(lease),
             Kind::Blob | Kind::Host => (),
@@ -276,7 +289,7 @@ impl Store {
     /// Returns the acquisition that a notice names as the holder.
     pub fn held_by(&mut self, now: Instant) -> Option<Nonce> {
         match self.kind {
-            Kind::Object => self.standing.as_ref().and_then(Standing::named),
+            Kind::Object | Kind::Bucket => self.standing.as_ref().and_then(Standing::named),
             Kind::Cluster => self.cluster.claim.and_then(|it| it.nonce),
             Kind::Row => self.live(self.time(now)).and_then(|it| it.nonce),
             Kind::Blob | Kind::Host => self.record.nonce.filter(|_| self.is_leased(now)),
@@ -287,7 +300,7 @@ impl Store {
     pub fn is_leased(&mut self, now: Instant) -> bool {
         let time = self.time(now);
         match self.kind {
-            Kind::Object => self.standing.as_ref().is_some_and(|it| time < it.until),
+            Kind::Object | Kind::Bucket => self.standing.as_ref().is_some_and(|it| time < it.until),
             Kind::Cluster => self.cluster.claim.is_some_and(|it| time < it.counted.deleted),
             Kind::Row => self.live(time).is_some(),
             Kind::Blob | Kind::Host => matches!(self.lease.state(time), "leased" | "breaking"),
@@ -295,7 +308,7 @@ impl Store {
     }
 
     fn touched(&mut self) {
-        if self.kind == Kind::Object {
+        if self.kind.is_observed() {
             self.earlier.truncate(usize::from(Self::KEPT) - 1);
             self.earlier.push_front(self.see());
         }
@@ -320,7 +333,7 @@ impl Store {
     ) -> Step {
         let time = self.time(now);
         match self.kind {
-            Kind::Object => return self.step_object(op, stage, time, wrote),
+            Kind::Object | Kind::Bucket => return self.step_object(op, stage, time, wrote),
             Kind::Cluster => return self.step_cluster(op, stage, time, wrote),
             Kind::Row => return self.step_row(op, time, wrote),
             Kind::Blob | Kind::Host => (),

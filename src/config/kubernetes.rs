@@ -224,17 +224,24 @@ impl Reader<'_> {
         let in_azure = matches!(store, Some(StoreUrl::Azure { .. }));
         let no_azure = "the store is not azure:";
         let in_postgres = matches!(store, Some(StoreUrl::Postgres { .. }));
-        let on_servers = in_postgres || matches!(store, Some(StoreUrl::Etcd { .. }));
-        let no_servers = "the store is neither etcd: nor postgres:";
+        let in_s3 = matches!(store, Some(StoreUrl::S3 { .. }));
+        let with_certificate = in_postgres || matches!(store, Some(StoreUrl::Etcd { .. }));
+        let no_certificate = "the store is neither etcd: nor postgres:";
+        let on_servers = in_s3 || with_certificate;
+        let no_servers = "the store is none of etcd:, postgres: and s3:";
+        let no_s3 = "the store is not s3:";
         for (subject, used, why) in [
             ("azure-endpoint", in_azure, no_azure),
             ("azure-blob-prefix", in_azure, no_azure),
             ("azure-insecure-http", in_azure, no_azure),
             ("postgres-table", in_postgres, "the store is not postgres:"),
             ("store-ca-file", on_servers, no_servers),
-            ("store-cert", on_servers, no_servers),
-            ("store-key", on_servers, no_servers),
+            ("store-cert", with_certificate, no_certificate),
+            ("store-key", with_certificate, no_certificate),
             ("store-insecure", on_servers, no_servers),
+            ("s3-endpoint", in_s3, no_s3),
+            ("s3-region", in_s3, no_s3),
+            ("s3-path-style", in_s3, no_s3),
             ("kube-api", in_cluster, no_cluster),
             ("kube-token-file", in_cluster, no_cluster),
             ("kube-ca-file", in_cluster, no_cluster),

@@ -103,7 +103,7 @@ impl Reader<'_> {
         let (peers, rank) = (self.peers(host, listen.as_deref(), own_tls), self.rank());
         let admin = self.admin(listen.as_deref());
         let agent_check = self.agent_check(listen.as_deref(), admin.as_ref());
-        let withheld = self.withheld();
+        let withheld = self.withheld(store.as_ref());
         let health = self.health(withheld.as_ref());
         let scheduled_events = self.optional("scheduled-events", scheduled_events::parse);
         let drain_timeout = self.one("drain-timeout", values::duration);
@@ -233,7 +233,12 @@ impl Reader<'_> {
             }
             _ => None,
         };
-        let tls = self.store_tls(servers);
+        let s3 = self.s3_given(matches!(url, Some(Some(StoreUrl::S3 { .. }))));
+        let plain_s3: Vec<_> = s3.plain_address().into_iter().collect();
+        let tls = match &url {
+            Some(Some(StoreUrl::S3 { .. })) => self.store_tls(Some(&plain_s3)),
+            _ => self.store_tls(servers),
+        };
         let table = self.one("postgres-table", postgres::table);
         match url? {
             None => self.default_store(election),
@@ -246,6 +251,9 @@ impl Reader<'_> {
             Some(StoreUrl::Postgres { addresses, database }) => self
                 .postgres(addresses, database, table, election, tls, request_timeout)
                 .map(|it| StoreSettings::Postgres(Box::new(it))),
+            Some(StoreUrl::S3 { bucket, prefix }) => self
+                .s3(bucket, prefix, s3, election, tls, request_timeout)
+                .map(|it| StoreSettings::S3(Box::new(it))),
             Some(StoreUrl::Memory) => Some(StoreSettings::Memory),
             Some(StoreUrl::File(directory)) => Some(file(directory, false, election?)),
             Some(StoreUrl::Azure { account, container }) => {
@@ -279,7 +287,7 @@ impl Reader<'_> {
                 format!(
                     "set a store that all pods share: --store kubernetes:{} for a Lease in the \
                      pod's namespace, azure://ACCOUNT/CONTAINER, etcd://HOST:PORT/PREFIX, \
-                     postgres://HOST/DATABASE; or file:///DIRECTORY if that is \
+                     postgres://HOST/DATABASE, s3://BUCKET; or file:///DIRECTORY if that is \
                      intended",
                     election.filter(|it| *it != "default").unwrap_or("orders"),
                 ),

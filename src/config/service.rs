@@ -13,6 +13,7 @@ use super::hooks::{self, Hook, Hooks};
 use super::machine;
 use super::reader::Reader;
 use super::setting::Raw;
+use super::settings::StoreSettings;
 use super::values::{self, Listen, StatusFile};
 use super::withheld::Withheld;
 
@@ -90,9 +91,9 @@ impl Reader<'_> {
     }
 
     /// Reads whether child processes inherit secrets, and determines which they do not inherit.
-    pub(super) fn withheld(&mut self) -> Option<Withheld> {
-        let withheld =
-            Withheld::of(self.environment, self.one("pass-credentials", values::switch)?);
+    pub(super) fn withheld(&mut self, store: Option<&StoreSettings>) -> Option<Withheld> {
+        let passed = self.one("pass-credentials", values::switch)?;
+        let withheld = Withheld::of(self.environment, store, passed);
         let names = withheld.secrets_in(self.environment);
         if !names.is_empty() {
             self.layers.notes.push(format!(

@@ -14,6 +14,7 @@ use super::hooks::{Hook, Hooks};
 use super::kubernetes::{KubePublishing, KubernetesSettings, Route};
 use super::peers::{Peers, Rank};
 use super::postgres::PostgresSettings;
+use super::s3::S3Settings;
 use super::scheduled_events::ScheduledEvents;
 use super::store_url::StoreUrl;
 use super::timings::Timings;
@@ -154,6 +155,8 @@ pub enum StoreSettings {
     Etcd(EtcdSettings),
     /// A row in PostgreSQL.
     Postgres(Box<PostgresSettings>),
+    /// An object in a bucket.
+    S3(Box<S3Settings>),
     /// The memory of this process.
     Memory,
 }
@@ -167,9 +170,11 @@ impl StoreSettings {
                 let whose = if *is_private { "this user's processes" } else { "processes" };
                 format!("{whose} on this host that use {}", directory.display())
             }
-            Self::Azure(_) | Self::Kubernetes(_) | Self::Etcd(_) | Self::Postgres(_) => {
-                format!("instances on any host that use {self}")
-            }
+            Self::Azure(_)
+            | Self::Kubernetes(_)
+            | Self::Etcd(_)
+            | Self::Postgres(_)
+            | Self::S3(_) => format!("instances on any host that use {self}"),
             Self::Memory => "no other process: the lease is in the memory of this one".to_owned(),
         }
     }
@@ -191,6 +196,7 @@ impl fmt::Display for StoreSettings {
                 let servers: Vec<_> = servers.iter().map(ToString::to_string).collect();
                 write!(f, "postgres://{}/{database}/{table}/{election}", servers.join(","))
             }
+            Self::S3(it) => write!(f, "s3://{}/{}", it.bucket, it.key()),
             Self::Memory => StoreUrl::Memory.fmt(f),
         }
     }

@@ -10,6 +10,7 @@ use super::kubernetes_names as names;
 mod address;
 mod etcd;
 mod postgres;
+mod s3;
 
 pub use address::Address;
 
@@ -49,6 +50,13 @@ pub(super) enum StoreUrl {
         /// The database.
         database: String,
     },
+    /// `s3://BUCKET[/PREFIX]`.
+    S3 {
+        /// The bucket.
+        bucket: String,
+        /// The prefix of the keys, without a slash at either end.
+        prefix: Option<String>,
+    },
     /// `memory:`.
     Memory,
 }
@@ -69,6 +77,8 @@ impl fmt::Display for StoreUrl {
             Self::Postgres { addresses, database } => {
                 write!(f, "postgres://{}/{database}", all(addresses))
             }
+            Self::S3 { bucket, prefix: Some(prefix) } => write!(f, "s3://{bucket}/{prefix}"),
+            Self::S3 { bucket, prefix: None } => write!(f, "s3://{bucket}"),
             Self::Memory => f.write_str("memory:"),
         }
     }
@@ -80,16 +90,19 @@ fn all(addresses: &[Address]) -> String {
 
 /// The forms of a store URL, for remedies.
 const KINDS: &str = "file:///DIRECTORY, azure://ACCOUNT/CONTAINER, kubernetes:[NAMESPACE/]NAME, \
-                     etcd://HOST:PORT/PREFIX, postgres://HOST:PORT/DATABASE or memory:";
+                     etcd://HOST:PORT/PREFIX, postgres://HOST:PORT/DATABASE, s3://BUCKET/PREFIX or memory:";
 
 /// Schemes of planned stores, to tell an unsupported store from a misspelling.
-const PLANNED: [&str; 4] = ["zookeeper", "mongodb", "redis", "s3"];
+const PLANNED: [&str; 5] = ["consul", "gs", "mongodb", "redis", "zookeeper"];
 
 /// Whether this build has the store `etcd:`.
 const HAS_ETCD: bool = cfg!(feature = "etcd");
 
 /// Whether this build has the store `postgres:`.
 const HAS_POSTGRES: bool = cfg!(feature = "postgres");
+
+/// Whether this build has the store `s3:`.
+const HAS_S3: bool = cfg!(feature = "s3");
 
 /// Parses a store URL.
 ///
@@ -110,7 +123,8 @@ pub(super) fn parse(text: &str) -> Result<StoreUrl, Problem> {
         "kubernetes" => kubernetes(rest),
         "etcd" if HAS_ETCD => etcd::parse(rest),
         "postgres" if HAS_POSTGRES => postgres::parse(rest),
-        "etcd" | "postgres" => Err(absent(scheme)),
+        "s3" if HAS_S3 => s3::parse(rest),
+        "etcd" | "postgres" | "s3" => Err(absent(scheme)),
         "memory" if rest.is_empty() => Ok(StoreUrl::Memory),
         "memory" => Err(Problem::new("has text after memory:", "write memory: alone")),
         _ => Err(unsupported(scheme, rest)),
@@ -148,7 +162,9 @@ fn unsupported(scheme: &str, rest: &str) -> Problem {
     let kind = match scheme.as_str() {
         "k8s" | "kube" => Some("kubernetes"),
         "pg" | "postgresql" => Some("postgres"),
-        _ => ["file", "azure", "kubernetes", "etcd", "postgres", "memory"].into_iter().find(near),
+        _ => ["file", "azure", "kubernetes", "etcd", "postgres", "memory", "s3"]
+            .into_iter()
+            .find(|it| near(it) && it.len() > 2),
     };
     // Text with other characters may contain a secret.
     let is_plain = |it: char| it.is_ascii_alphanumeric() || "-./".contains(it);

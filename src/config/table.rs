@@ -43,10 +43,9 @@ pub(super) const ETCD_CREDENTIALS: [&str; 2] = ["ETCD_USERNAME", "ETCD_PASSWORD"
 /// The variables of the user and its password in PostgreSQL, as its own clients have them.
 pub(super) const POSTGRES_CREDENTIALS: [&str; 2] = ["PGUSER", "PGPASSWORD"];
 
-/// The variables of the credentials of all stores. A credential is never a flag or a key; the variable
-/// with `_FILE` at its end names a file that holds it.
-pub const CREDENTIALS: [&[&str]; 3] =
-    [&AZURE_CREDENTIALS, &ETCD_CREDENTIALS, &POSTGRES_CREDENTIALS];
+/// The variables of the keys of AWS, as its own clients have them.
+pub(super) const AWS_CREDENTIALS: [&str; 3] =
+    ["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"];
 
 // What the settings of one heading have in common.
 const ELECTION: Setting = Setting {
@@ -107,15 +106,15 @@ pub const SETTINGS: &[Setting] = &[
         otherwise: "`file:` in `/run/tenure`, else in `/var/tmp/tenure-UID`; in Kubernetes none: it must be named",
         help: "Where the lease is kept: `file:///DIRECTORY`, `azure://ACCOUNT/CONTAINER`, \
                `kubernetes:[NAMESPACE/]NAME`, `etcd://HOST:PORT[,HOST:PORT]/PREFIX`, \
-               `postgres://HOST[:PORT][,HOST[:PORT]]/DATABASE` or `memory:`",
+               `postgres://HOST[:PORT][,HOST[:PORT]]/DATABASE`, `s3://BUCKET[/PREFIX]` or `memory:`",
         ..STORE
     },
     Setting {
         name: "store-ca-file",
         kind: Kind::Path,
         otherwise: "those of the system",
-        help: "File with the CA certificates that authenticate the servers of `etcd:` and `postgres:`, read again when \
-               it changes; on loopback it asks for TLS",
+        help: "File with the CA certificates that authenticate the servers of `etcd:`, `postgres:` and `s3:`, read \
+               again when it changes; for `etcd:` and `postgres:` on loopback it asks for TLS",
         ..STORE
     },
     Setting {
@@ -134,7 +133,7 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         name: "store-insecure",
         default: Some("false"),
-        help: "Allow connections without TLS to servers of `etcd:` and `postgres:` on other machines",
+        help: "Allow connections without TLS to servers of `etcd:`, `postgres:` and `s3:` on other machines",
         ..STORE
     },
     Setting {
@@ -142,6 +141,26 @@ pub const SETTINGS: &[Setting] = &[
         kind: Kind::Text("TABLE", "^([a-z_][a-z0-9_]{0,62}\\.)?[a-z_][a-z0-9_]{0,62}$"),
         default: Some("tenure"),
         help: "Table of the leases in PostgreSQL, `[SCHEMA.]TABLE`; a row for each election",
+        ..STORE
+    },
+    Setting {
+        name: "s3-endpoint",
+        kind: Kind::Text("URL", "^https?://"),
+        otherwise: "`AWS_ENDPOINT_URL_S3`, else `AWS_ENDPOINT_URL`, else AWS",
+        help: "Server of `s3:` that is not AWS's, such as `https://minio.example:9000`",
+        ..STORE
+    },
+    Setting {
+        name: "s3-region",
+        kind: Kind::Text("REGION", "^[a-z0-9-]{1,63}$"),
+        otherwise: "`AWS_REGION`, else `AWS_DEFAULT_REGION`, else with an endpoint `us-east-1`",
+        help: "Region of the bucket, for which requests to `s3:` are signed",
+        ..STORE
+    },
+    Setting {
+        name: "s3-path-style",
+        otherwise: "`true` with an endpoint, else `false`",
+        help: "Name the bucket in the path of requests to `s3:`, not in the host",
         ..STORE
     },
     Setting {

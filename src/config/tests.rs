@@ -53,7 +53,7 @@ static TOKEN_FILE: LazyLock<String> = LazyLock::new(|| {
 });
 
 /// For each setting a valid value that is not its default; all are valid together.
-static SAMPLES: LazyLock<[(&str, &[&str]); 57]> = LazyLock::new(|| {
+static SAMPLES: LazyLock<[(&str, &[&str]); 60]> = LazyLock::new(|| {
     let one = |path: &'static String| -> &'static [&'static str] { vec![path.as_str()].leak() };
     let token_file = one(&TOKEN_FILE);
     let [cert, key, client_ca] = tls::FILES.each_ref().map(one);
@@ -68,6 +68,9 @@ static SAMPLES: LazyLock<[(&str, &[&str]); 57]> = LazyLock::new(|| {
         ("store-key", &["/store.key"]),
         ("store-insecure", &["true"]),
         ("postgres-table", &["ops.tenure"]),
+        ("s3-endpoint", &["https://minio.test:9000"]),
+        ("s3-region", &["eu-west-1"]),
+        ("s3-path-style", &["true"]),
         ("azure-endpoint", &["http://azurite.test/acct"]),
         ("azure-blob-prefix", &["a/b"]),
         ("azure-insecure-http", &["true"]),
@@ -191,8 +194,11 @@ fn every_setting_means_the_same_as_flag_variable_and_key() {
 fn every_setting_changes_something() {
     let all = loaded(&*SAMPLES, &[]).map(|it| text(&it));
     // The label belongs to the other kind of route, and the files and the table to other stores.
-    let is_of_others =
-        |name: &str| ["kube-label", "postgres-table"].contains(&name) || name.starts_with("store-");
+    let is_of_others = |name: &str| {
+        ["kube-label", "postgres-table"].contains(&name)
+            || name.starts_with("store-")
+            || name.starts_with("s3-")
+    };
     for (name, _) in SAMPLES.iter().filter(|it| !is_of_others(it.0)) {
         let name = *name;
         let others: Vec<_> = SAMPLES.iter().copied().filter(|it| it.0 != name).collect();

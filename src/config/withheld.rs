@@ -1,14 +1,34 @@
 //! The variables that CMD, hooks and probes do not inherit from Tenure: those that address Tenure
-//! alone, and unless `pass-credentials` is set, those that hold a secret of Tenure's.
+//! alone, and unless `pass-credentials` is set, those that hold a secret of Tenure's. The credentials of a
+//! store that it does not use are none of its secrets.
 //!
 //! A variable with the path of a secret's file is inherited, since withholding it would protect
 //! nothing: a child process runs as the same user and can read the same files.
 
 use super::environment::{Environment, OURS_ALONE};
-use super::table::{CREDENTIALS, Kind, SETTINGS, Setting};
+use super::settings::StoreSettings;
+use super::table::{
+    AWS_CREDENTIALS, AZURE_CREDENTIALS, ETCD_CREDENTIALS, Kind, POSTGRES_CREDENTIALS, SETTINGS,
+    Setting,
+};
 
 /// The secrets with which Azure's managed identity is asked for tokens, where it has any.
 const IDENTITY: [&str; 2] = ["IDENTITY_HEADER", "MSI_SECRET"];
+
+/// The secret with which the identity of a task or a pod is asked for credentials of AWS.
+const CONTAINER: [&str; 1] = ["AWS_CONTAINER_AUTHORIZATION_TOKEN"];
+
+/// Returns the variables with the secrets of a store.
+fn of_store(store: Option<&StoreSettings>) -> [&'static [&'static str]; 2] {
+    match store {
+        Some(StoreSettings::Azure(_)) => [&AZURE_CREDENTIALS, &IDENTITY],
+        Some(StoreSettings::Etcd(_)) => [&ETCD_CREDENTIALS, &[]],
+        Some(StoreSettings::Postgres(_)) => [&POSTGRES_CREDENTIALS, &[]],
+        Some(StoreSettings::S3(_)) => [&AWS_CREDENTIALS, &CONTAINER],
+        Some(StoreSettings::File(_) | StoreSettings::Kubernetes(_) | StoreSettings::Memory)
+        | None => [&[], &[]],
+    }
+}
 
 /// The variables of proxies, whose URLs may have a user and password.
 const PROXIES: [&str; 6] =
@@ -20,14 +40,17 @@ pub struct Withheld(Vec<(String, Option<String>)>);
 
 impl Withheld {
     /// Returns what is withheld of these variables.
-    pub(super) fn of(environment: &Environment, pass_credentials: bool) -> Self {
+    pub(super) fn of(
+        environment: &Environment,
+        store: Option<&StoreSettings>,
+        pass_credentials: bool,
+    ) -> Self {
         let mut changes: Vec<_> = OURS_ALONE.iter().map(|it| ((*it).to_owned(), None)).collect();
         if pass_credentials {
             return Self(changes);
         }
         let settings = SETTINGS.iter().filter(|it| may_hold_secret(it)).map(Setting::variable);
-        let secrets =
-            CREDENTIALS.iter().copied().flatten().chain(&IDENTITY).map(|it| (*it).to_owned());
+        let secrets = of_store(store).into_iter().flatten().map(|it| (*it).to_owned());
         changes.extend(secrets.chain(settings).map(|it| (it, None)));
         for name in PROXIES {
             let without = environment.get(name).map(without_user);
@@ -68,33 +91,50 @@ fn without_user(url: &str) -> String {
 mod tests {
     use super::*;
 
-    const SECRETS: [(&str, &str); 11] = [
-        ("ETCD_USERNAME", "hidden"),
-        ("ETCD_PASSWORD", "hidden"),
-        ("PGUSER", "hidden"),
-        ("PGPASSWORD", "hidden"),
-        ("AZURE_STORAGE_CONNECTION_STRING", "AccountKey=hidden"),
-        ("AZURE_STORAGE_KEY", "hidden"),
-        ("AZURE_STORAGE_SAS_TOKEN", "sig=hidden"),
-        ("IDENTITY_HEADER", "hidden"),
-        ("MSI_SECRET", "hidden"),
+    use super::super::{Flags, Verb, load};
+
+    /// The store, and the variables of its secrets.
+    const SECRETS: [(&str, &[&str]); 4] = [
+        ("etcd://127.0.0.1:1/x", &["ETCD_USERNAME", "ETCD_PASSWORD"]),
+        ("postgres://127.0.0.1/x", &["PGUSER", "PGPASSWORD"]),
+        (
+            "azure://acct/leases",
+            &["AZURE_STORAGE_KEY", "AZURE_STORAGE_SAS_TOKEN", "IDENTITY_HEADER", "MSI_SECRET"],
+        ),
+        (
+            "s3://leases",
+            &[
+                "AWS_ACCESS_KEY_ID",
+                "AWS_SECRET_ACCESS_KEY",
+                "AWS_SESSION_TOKEN",
+                "AWS_CONTAINER_AUTHORIZATION_TOKEN",
+            ],
+        ),
+    ];
+
+    /// The settings that may hold a secret.
+    const SETTINGS: [(&str, &str); 2] = [
         ("TENURE_ON_ACTIVE", "https://hooks.test/hidden"),
         ("TENURE_HEALTH", "http://127.0.0.1/?key=hidden"),
     ];
 
     #[test]
-    fn every_variable_that_tenure_reads_as_a_secret_is_withheld() {
-        let others = [("AZURE_STORAGE_KEY_FILE", "/key"), ("TENURE_ELECTION", "orders")];
-        let environment = Environment::of(SECRETS.into_iter().chain(others));
-        let withheld = Withheld::of(&environment, false);
-        let mut secrets = withheld.secrets_in(&environment);
-        secrets.sort_unstable();
-        let mut expected = SECRETS.map(|it| it.0);
-        expected.sort_unstable();
-        assert_eq!(secrets, expected);
-        assert!(withheld.changes().all(|it| it.1.is_none()));
-        let passed = Withheld::of(&environment, true);
-        assert_eq!(passed.changes().map(|it| it.0).collect::<Vec<_>>(), OURS_ALONE);
+    fn every_secret_of_the_store_in_use_is_withheld_and_no_other() {
+        for (url, names) in SECRETS {
+            let all = SECRETS.iter().flat_map(|it| it.1).map(|it| (*it, "hidden"));
+            let others = [("TENURE_ELECTION", "orders"), ("AWS_REGION", "eu-west-1")];
+            let environment = Environment::of(all.chain(SETTINGS).chain(others));
+            let flags = Flags::from_iter([("store", vec![url.to_owned()])]);
+            let loaded = load(&flags, &environment, Verb::Run).expect("they are valid");
+            let mut secrets = loaded.settings.withheld.secrets_in(&environment);
+            secrets.sort_unstable();
+            let mut expected = [names, &SETTINGS.map(|it| it.0)].concat();
+            expected.sort_unstable();
+            assert_eq!(secrets, expected, "{url}");
+            assert!(loaded.settings.withheld.changes().all(|it| it.1.is_none()));
+            let passed = Withheld::of(&environment, Some(&loaded.settings.store), true);
+            assert_eq!(passed.changes().map(|it| it.0).collect::<Vec<_>>(), OURS_ALONE);
+        }
     }
 
     #[test]
@@ -105,12 +145,12 @@ mod tests {
             ("http://me:hid/den@proxy", "http://proxy"),
         ] {
             for name in PROXIES {
-                let withheld = Withheld::of(&Environment::of([(name, given)]), false);
+                let withheld = Withheld::of(&Environment::of([(name, given)]), None, false);
                 let changed: Vec<_> = withheld.changes().filter(|it| it.1.is_some()).collect();
                 assert_eq!(changed, [(name, Some(inherited))]);
             }
         }
         let plain = Environment::of([("HTTPS_PROXY", "http://proxy:3128")]);
-        assert!(Withheld::of(&plain, false).secrets_in(&plain).is_empty());
+        assert!(Withheld::of(&plain, None, false).secrets_in(&plain).is_empty());
     }
 }

@@ -23,6 +23,7 @@ pub fn mark(settings: &Settings) -> Option<String> {
         StoreSettings::Kubernetes(it) => {
             format!("kubernetes:{}/{} at {}", it.namespace, it.name, it.access.api)
         }
+        StoreSettings::S3(it) => format!("{}/{}", it.url, it.key()),
         StoreSettings::Etcd(_) | StoreSettings::Postgres(_) => settings.store.to_string(),
     })
 }

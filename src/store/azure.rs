@@ -19,10 +19,10 @@ use azure_storage_blob::models::{BlobClientAcquireLeaseOptions, BlobClientSetMet
 use time::OffsetDateTime;
 
 use self::access::Access;
-use self::credential::Credential;
 use self::errors::{Op, classify, code, is_missing, not_azure};
 use self::record::Metadata;
 use self::transport::{ProxyRoute, is_loopback};
+use super::renewed::Renewed;
 use super::{BreakOutcome, Finding, LeaseAdmin, LeaseStore, Presence};
 use crate::config::AzureSettings;
 use crate::http::resolver::Resolver;
@@ -65,7 +65,7 @@ pub const QUIET: [&str; 3] =
 pub struct Azure {
     settings: AzureSettings,
     transport: Arc<dyn HttpClient>,
-    credential: Credential,
+    credential: Renewed<Access>,
 }
 
 impl std::fmt::Debug for Azure {
@@ -99,7 +99,7 @@ impl Azure {
         let resolver = Resolver::default();
         let transport = transport::client(route, tls, &resolver).map_err(StoreError::Unknown)?;
         let credential =
-            Credential::open(&settings, &transport, &resolver).map_err(StoreError::Unknown)?;
+            credential::open(&settings, &transport, &resolver).map_err(StoreError::Unknown)?;
         Ok(Self { settings, transport, credential })
     }
 
@@ -115,7 +115,7 @@ impl Azure {
             return failed;
         }
         self.credential.distrust();
-        let failed = match self.credential.account_of_key() {
+        let failed = match credential::account_of_key(&self.credential) {
             Some(account) => errors::explain_key(failed, error, &account),
             None => failed,
         };
@@ -203,7 +203,7 @@ impl LeaseStore for Azure {
     }
 
     async fn read(&self) -> Result<Snapshot, StoreError> {
-        let access = self.credential.access().await?;
+        let access = self.credential.current().await?;
         let Some(Seen { headers, record }) = self.see(&access).await? else {
             let version = Version(Arc::from(MISSING));
             let record = Record::default();
@@ -221,7 +221,7 @@ impl LeaseStore for Azure {
     }
 
     async fn acquire(&self, bid: &Bid) -> Result<Grant, StoreError> {
-        let access = self.credential.access().await?;
+        let access = self.credential.current().await?;
         self.take(&access, bid).await?;
         let Some(Seen { headers, record }) = self.see(&access).await? else {
             let message = "the lease was granted, but the blob has been deleted since";
@@ -231,7 +231,7 @@ impl LeaseStore for Azure {
     }
 
     async fn write_term(&self, bid: &Bid, floor: u64) -> Result<u64, StoreError> {
-        let access = self.credential.access().await?;
+        let access = self.credential.current().await?;
         let gone = || refused("the blob was deleted, and the lease with it");
         let Seen { headers, record } = self.see(&access).await?.ok_or_else(gone)?;
         if let Some(term) = ours(&record, bid) {
@@ -255,7 +255,7 @@ impl LeaseStore for Azure {
         bid: &Bid,
         successor: &Successor,
     ) -> Result<Option<Version>, StoreError> {
-        let access = self.credential.access().await?;
+        let access = self.credential.current().await?;
         let Some(Seen { headers, record }) = self.see(&access).await? else {
             return Err(refused("the blob was deleted, and the lease with it"));
         };
@@ -275,7 +275,7 @@ impl LeaseStore for Azure {
     }
 
     async fn renew(&self, bid: &Bid) -> Result<Option<Version>, StoreError> {
-        let access = self.credential.access().await?;
+        let access = self.credential.current().await?;
         match access.lock.renew_lease(bid.lease.to_wire(), None).await {
             Ok(answer) => names(answer.headers(), bid.lease).map(|()| None),
             Err(error) => Err(self.failed(Op::Hold, &error)),
@@ -283,7 +283,7 @@ impl LeaseStore for Azure {
     }
 
     async fn release(&self, bid: &Bid) -> Result<(), StoreError> {
-        let access = self.credential.access().await?;
+        let access = self.credential.current().await?;
         match access.lock.release_lease(bid.lease.to_wire(), None).await {
             Ok(answer) => genuine(answer.headers()).map(|_| ()),
             Err(error) => Err(self.failed(Op::Hold, &error)),
@@ -294,12 +294,12 @@ impl LeaseStore for Azure {
 #[async_trait]
 impl LeaseAdmin for Azure {
     async fn break_lease(&self, at_once: bool) -> Result<BreakOutcome, StoreError> {
-        let access = self.credential.first_access().await?;
+        let access = self.credential.first().await?;
         self.end_lease(&access, at_once).await
     }
 
     async fn presence(&self) -> Result<Presence, StoreError> {
-        let access = self.credential.access().await?;
+        let access = self.credential.current().await?;
         self.find(&access).await
     }
 
@@ -308,7 +308,7 @@ impl LeaseAdmin for Azure {
     }
 
     async fn create(&self, floor: u64) -> Result<Vec<String>, StoreError> {
-        let access = self.credential.first_access().await?;
+        let access = self.credential.first().await?;
         let mut made = Vec::new();
         let Some(Seen { headers, record }) = self.see(&access).await? else {
             if self.make_container(&access).await? {

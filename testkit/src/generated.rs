@@ -59,7 +59,7 @@ fn between(path: &str, name: &str, content: &str) -> String {
 fn readme() -> String {
     let row = |it: &Setting| {
         let default = match (it.default, it.under_exec) {
-            _ if it.kind == Kind::Switch => "off".to_owned(),
+            _ if it.kind == Kind::Switch && it.otherwise.is_empty() => "off".to_owned(),
             (Some(run), UnderExec::Default(exec)) => format!("`{run}`; `exec`: `{exec}`"),
             (Some(only), UnderExec::Alone) => format!("`{only}`; `exec` only"),
             (Some(default), UnderExec::Same) => format!("`{default}`"),

@@ -9,7 +9,6 @@ pub mod kubelet;
 pub mod lease_ground;
 pub mod lease_lock;
 pub mod manifests;
-pub mod observed;
 pub mod plugin;
 pub mod raw_client;
 pub mod real_lease;

@@ -22,6 +22,7 @@ pub mod postgres;
 pub mod processes;
 pub mod races;
 pub mod recorder;
+pub mod s3;
 pub mod soak_report;
 pub mod stores;
 pub mod tasks;

@@ -3,4 +3,5 @@
 pub mod bids;
 pub mod conformance;
 pub mod file_place;
+pub mod observed;
 pub mod simulated_lock;

@@ -16,5 +16,6 @@ mod poison;
 mod postgres;
 mod processes;
 mod record;
+mod s3;
 mod soak;
 mod store;

@@ -1,7 +1,7 @@
 //! The conformance suite on a real kube-apiserver. The store has only the permissions that it needs.
 
-use testkit::kubernetes::{lease_lock, observed, real_lease};
-use testkit::stores::conformance;
+use testkit::kubernetes::{lease_lock, real_lease};
+use testkit::stores::{conformance, observed};
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -122,3 +122,15 @@ fn the_commands_of_the_page_on_postgres_work_as_described() {
         run(&block, &[("127.0.0.1/app", &format!("127.0.0.1:{}/app", server.port))]);
     }
 }
+
+#[test]
+fn the_commands_of_the_page_on_s3_work_as_described() {
+    let server = testkit::s3::server::S3Server::start();
+    let blocks = blocks("stores/s3.md");
+    assert_eq!(blocks.len(), 2);
+    let keys = "export AWS_ACCESS_KEY_ID=elections AWS_SECRET_ACCESS_KEY='correct horse'";
+    assert!(blocks[0].contains(keys));
+    for block in blocks {
+        run(&format!("{keys}\n{block}"), &[("http://127.0.0.1:7070", &server.url())]);
+    }
+}

@@ -187,6 +187,7 @@ fn sample(setting: &Setting) -> Value {
         ("health", _) => json!(["tcp://127.0.0.1:1", "exec:/bin/a 'b,c'"]),
         ("admin", _) => json!("127.0.0.1:4043"),
         ("store", _) => json!("azure://orders/other"),
+        ("s3-region", _) => json!("eu-west-1"),
         ("config", _) => json!("/etc/tenure.toml"),
         ("agent-check", _) => json!("0.0.0.0:4044"),
         ("scheduled-events", _) => json!("azure"),
@@ -216,8 +217,8 @@ fn each_setting_of_run_is_a_value_of_its_name() {
         values["routing"] = json!({"mode": mode});
         values["election"]["kubeRoute"] = json!(mode);
         let flags = render(&values).flags();
-        // The table is of use to another store alone.
-        let unused = [unused, "postgres-table"];
+        // These are of use to other stores alone.
+        let unused = [unused, "postgres-table", "s3-endpoint", "s3-region", "s3-path-style"];
         for setting in settings.clone().filter(|it| !unused.contains(&it.name)) {
             let value = &values["election"][camel_case(setting.name)];
             let list = if setting.is_list { value.clone() } else { json!([value]) };

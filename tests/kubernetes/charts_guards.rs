@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use manifests::{assert_valid, helm, place, text, try_render};
 use tenure::config::{Kind, SETTINGS, Verb};
-use values::{azure, etcd, port, postgres, with};
+use values::{azure, etcd, port, postgres, s3, with};
 
 fn refusal(values: &Value) -> String {
     match try_render(values) {
@@ -26,6 +26,7 @@ fn guarded() -> Vec<(Value, &'static str)> {
         of_the_store(),
         of_etcd(),
         of_postgres(),
+        of_s3(),
         of_the_route(),
         of_the_previous_mode(),
         of_the_listener(),
@@ -93,6 +94,23 @@ fn of_the_store() -> Vec<(Value, &'static str)> {
         (
             json!({"election": {"identity": "web"}}),
             "election.identity is web for each of the 2 replicas: leave it empty",
+        ),
+    ]
+}
+
+fn of_s3() -> Vec<(Value, &'static str)> {
+    vec![
+        (
+            with(s3(), json!({"s3": {"bucket": ""}})),
+            "s3.bucket is empty, and store is s3: set it to the name of the bucket",
+        ),
+        (
+            with(s3(), json!({"election": {"s3Region": null}})),
+            "election.s3Region is empty, and store is s3: set it to the region of the bucket",
+        ),
+        (
+            with(s3(), json!({"s3": {"tlsSecret": "ca"}, "election": {"storeCaFile": "/ca.crt"}})),
+            "s3.tlsSecret is ca, and election.storeCaFile, storeCert or storeKey is set",
         ),
     ]
 }
@@ -419,7 +437,7 @@ fn of_the_labels_and_variables() -> Vec<(Value, &'static str)> {
         (
             json!({"sidecar": {"env": [{"name": "TENURE_LOG_LEVEL", "value": "debug"}]}}),
             "sidecar.env has TENURE_LOG_LEVEL, which the chart sets: remove it, and set the value \
-             under election, azure, etcd or postgres",
+             under election, azure, etcd, postgres or s3",
         ),
         (
             json!({"sidecar": {"env": [{"name": "POD_NAME", "value": "x"}]}}),

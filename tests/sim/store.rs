@@ -1,8 +1,7 @@
 //! The conformance suite on the stores of the simulation.
 
 use simulator as simulation;
-use testkit::kubernetes::observed;
-use testkit::stores::{conformance, simulated_lock};
+use testkit::stores::{conformance, observed, simulated_lock};
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,6 +18,8 @@ use tenure::store::LeaseAdmin;
 struct Simulated<const KIND: usize>(SimulatedLock);
 
 const KINDS: [Kind; 4] = [Kind::Blob, Kind::Host, Kind::Cluster, Kind::Row];
+
+const OBSERVED: [Kind; 2] = [Kind::Object, Kind::Bucket];
 
 impl<const KIND: usize> Harness for Simulated<KIND> {
     const LEASE: Duration = Duration::from_secs(15);
@@ -51,19 +52,19 @@ impl<const KIND: usize> Harness for Simulated<KIND> {
     }
 }
 
-/// The simulated Lease, with observers whose clock the test advances.
-struct SimulatedLease {
+/// A simulated value that is compared and set, with observers whose clock the test advances.
+struct Observed<const KIND: usize> {
     lock: SimulatedLock,
     observers: Observers,
 }
 
-impl Harness for SimulatedLease {
+impl<const KIND: usize> Harness for Observed<KIND> {
     const LEASE: Duration = Duration::from_secs(15);
     const FOREIGN: &'static [&'static str] = &[];
     const OBSERVED: bool = true;
 
     async fn start() -> Self {
-        Self { lock: SimulatedLock::new(Kind::Object), observers: Observers::default() }
+        Self { lock: SimulatedLock::new(OBSERVED[KIND]), observers: Observers::default() }
     }
 
     fn candidate(&self) -> Arc<dyn LeaseAdmin> {
@@ -90,7 +91,7 @@ impl Harness for SimulatedLease {
     }
 }
 
-impl ObservedHarness for SimulatedLease {
+impl<const KIND: usize> ObservedHarness for Observed<KIND> {
     async fn touch(&self) {
         self.lock.touch();
     }
@@ -128,4 +129,5 @@ testkit::conformance!(simulated_blob, Simulated<0>);
 testkit::conformance!(simulated_host, Simulated<1>);
 testkit::conformance!(simulated_cluster, Simulated<2>);
 testkit::conformance!(simulated_row, Simulated<3>);
-testkit::conformance!(simulated_object, SimulatedLease, observed);
+testkit::conformance!(simulated_object, Observed<0>, observed);
+testkit::conformance!(simulated_bucket, Observed<1>, observed);

@@ -24,4 +24,5 @@ mod postgres;
 mod postgres_doctor;
 mod race_checker;
 mod races;
+mod s3;
 mod transfer;

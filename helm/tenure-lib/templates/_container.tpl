@@ -269,6 +269,9 @@ true
 
 {{/* Required annotations of the ServiceAccount. */}}
 {{- define "tenure.serviceAccountAnnotations" -}}
+{{- if and (eq (include "tenure.storeKind" .) "s3") .Values.s3.roleArn -}}
+eks.amazonaws.com/role-arn: {{ .Values.s3.roleArn | quote }}
+{{- end -}}
 {{- if and (eq (include "tenure.storeKind" .) "azure") .Values.azure.clientId -}}
 azure.workload.identity/client-id: {{ .Values.azure.clientId | quote }}
 {{- with .Values.azure.tenantId }}

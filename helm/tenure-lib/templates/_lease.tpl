@@ -15,6 +15,9 @@ kubernetes:{{ include "tenure.leaseNamespace" . }}/{{ include "tenure.leaseName"
 {{- else if eq $kind "azure" -}}
 {{ compact (list $url (trimSuffix "/" $settings.azureBlobPrefix) $settings.election) | join "/" }}
 {{- with $settings.azureEndpoint }} at {{ . }}{{ end -}}
+{{- else if eq $kind "s3" -}}
+{{ $url }}/{{ $settings.election }}
+{{- with $settings.s3Endpoint }} at {{ . }}{{ end -}}
 {{- else if has $kind (list "etcd" "postgres") -}}
 {{- /* The other members and standbys may change. */ -}}
 {{ regexReplaceAll "^([a-z]+://[^,/]*),[^/]*" $url "${1}" }}/

@@ -86,6 +86,8 @@ etcd://{{ join "," .Values.etcd.endpoints }}/{{ .Values.etcd.prefix | default (p
 {{- $hosts = append $hosts (regexMatch ":[0-9]+$" . | ternary . (printf "%s:5432" .)) -}}
 {{- end -}}
 postgres://{{ join "," $hosts }}/{{ .Values.postgres.database }}
+{{- else if eq $store "s3" -}}
+s3://{{ .Values.s3.bucket }}/{{ .Values.s3.prefix | default (printf "tenure/%s" .Release.Namespace) }}
 {{- else -}}
 {{ $store }}
 {{- end -}}
@@ -94,7 +96,7 @@ postgres://{{ join "," $hosts }}/{{ .Values.postgres.database }}
 {{/* The values of the servers that keep the lease, as YAML; empty for other stores. */}}
 {{- define "tenure.servers" -}}
 {{- $kind := include "tenure.storeKind" . -}}
-{{- if has $kind (list "etcd" "postgres") -}}
+{{- if has $kind (list "etcd" "postgres" "s3") -}}
 {{- toYaml (get .Values $kind) -}}
 {{- end -}}
 {{- end -}}

@@ -18,6 +18,7 @@
 {{- end -}}
 {{- end -}}
 {{- if ne (include "tenure.storeKind" .) "postgres" -}}{{- $_ := unset $it "postgresTable" -}}{{- end -}}
+{{- if ne (include "tenure.storeKind" .) "s3" -}}{{- $it = omit $it "s3Endpoint" "s3Region" "s3PathStyle" -}}{{- end -}}
 {{- $servers := include "tenure.servers" . | fromYaml -}}
 {{- if $servers.tlsSecret -}}
 {{- $_ := set $it "storeCaFile" (printf "/run/tenure-store-tls/%s" $servers.caKey) -}}
@@ -76,7 +77,9 @@ The variables: one for each other setting that has a value. Commands in the cont
 */}}
 {{- define "tenure.settingsEnv" -}}
 {{- range $key, $value := fromYaml (include "tenure.settings" .) }}
-{{- if not (or (kindIs "slice" $value) (has (toString $value) (list "<nil>" "false" ""))) }}
+{{- /* A switch is off without it, but for one whose default depends on another setting. */ -}}
+{{- $isOff := and (eq (toString $value) "false") (ne $key "s3PathStyle") -}}
+{{- if not (or (kindIs "slice" $value) $isOff (has (toString $value) (list "<nil>" ""))) }}
 - name: {{ printf "TENURE_%s" ($key | snakecase | upper) }}
   value: {{ kindIs "float64" $value | ternary (toString (int64 (kindIs "float64" $value | ternary $value 0))) (toString $value) | quote }}
 {{- end }}
@@ -85,14 +88,14 @@ The variables: one for each other setting that has a value. Commands in the cont
 
 {{/*
 "true" if the candidates are connected to each other. By default they are where the store cannot notify them:
-a blob, unlike a Lease, has no watch. With TLS, they need to know the authority of their certificates.
+a blob or an object in S3, unlike a Lease, has no watch. With TLS, they need to know the authority of their certificates.
 */}}
 {{- define "tenure.peers" -}}
 {{- if kindIs "bool" .Values.election.peers -}}
 {{- .Values.election.peers -}}
 {{- else -}}
 {{- $isKnown := or (not (include "tenure.hasTls" .)) .Values.tls.clientCertificates .Values.election.peerCa -}}
-{{- and (eq (include "tenure.storeKind" .) "azure") (include "tenure.port" . | empty | not) $isKnown | not | not -}}
+{{- and (has (include "tenure.storeKind" .) (list "azure" "s3")) (include "tenure.port" . | empty | not) $isKnown | not | not -}}
 {{- end -}}
 {{- end -}}
 

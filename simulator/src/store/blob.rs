@@ -81,7 +81,7 @@ impl Store {
         }
         let seconds = i64::try_from(time.as_secs()).unwrap_or_default();
         let date = OffsetDateTime::from_unix_timestamp(seconds).ok();
-        let version = (self.kind == Kind::Object).then(|| self.version.clone());
+        let version = self.kind.is_observed().then(|| self.version.clone());
         Ok(Answer::Grant(Grant { record: self.record.clone(), date, version }))
     }
 

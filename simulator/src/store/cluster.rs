@@ -333,7 +333,7 @@ impl Store {
         match self.kind {
             Kind::Cluster => latest(lease),
             Kind::Row => self.apart,
-            Kind::Blob | Kind::Object | Kind::Host => Duration::ZERO,
+            Kind::Blob | Kind::Object | Kind::Bucket | Kind::Host => Duration::ZERO,
         }
     }
 

@@ -1,5 +1,5 @@
-//! The simulated Lease of Kubernetes: an object with compare-and-set, whose lease is timed by its
-//! observers.
+//! The simulated Lease of Kubernetes, or object in a bucket: a value with compare-and-set, whose lease is
+//! timed by its observers.
 //!
 //! Each operation is a read, and a write that fails if the object has changed since; the read is left out
 //! where the candidate has the version that its last write returned.

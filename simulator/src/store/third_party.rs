@@ -20,7 +20,7 @@ impl Store {
     pub fn break_lease(&mut self, period: Option<Duration>, now: Instant) -> BreakOutcome {
         let time = self.time(now);
         match self.kind {
-            Kind::Object => return self.break_object(period.is_some(), time),
+            Kind::Object | Kind::Bucket => return self.break_object(period.is_some(), time),
             Kind::Cluster => return self.break_claim(period.is_some(), time),
             Kind::Row => return self.break_row(period.is_some(), time),
             Kind::Blob | Kind::Host => (),
@@ -44,7 +44,7 @@ impl Store {
         match self.kind {
             Kind::Cluster => return self.take_claim(number, None, false, self.time(now)),
             Kind::Row => return self.take_row(number, None, false, self.time(now)),
-            Kind::Blob | Kind::Object | Kind::Host => (),
+            Kind::Blob | Kind::Object | Kind::Bucket | Kind::Host => (),
         }
         if let Some(length) = self.standing.as_ref().map(|it| it.length) {
             self.take_object(number, length, false, self.time(now));
@@ -59,7 +59,7 @@ impl Store {
     pub fn take_by_other(&mut self, number: u64, length: Duration, now: Instant) {
         let time = self.time(now);
         match self.kind {
-            Kind::Object => return self.take_object(number, length, true, time),
+            Kind::Object | Kind::Bucket => return self.take_object(number, length, true, time),
             Kind::Cluster => return self.take_claim(number, Some(length), true, time),
             Kind::Row => return self.take_row(number, Some(length), true, time),
             Kind::Blob | Kind::Host => (),
@@ -84,7 +84,7 @@ impl Store {
     /// leads from now on; of PostgreSQL, a standby.
     pub fn touch(&mut self, now: Instant) {
         match self.kind {
-            Kind::Object if self.exists => self.touched(),
+            Kind::Object | Kind::Bucket if self.exists => self.touched(),
             Kind::Cluster => self.promote(self.time(now)),
             Kind::Row => self.fail_over(),
             _ => (),

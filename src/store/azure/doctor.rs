@@ -36,7 +36,7 @@ const PATIENCE: Duration = Duration::from_secs(25);
 /// Runs all checks, as far as it gets.
 pub(super) async fn examine(store: &Azure) -> Vec<Finding> {
     let mut findings = Findings::new(&SUBJECTS);
-    let access = patiently(store.credential.first_access()).await;
+    let access = patiently(store.credential.first()).await;
     let endpoint = match &access {
         Some(Ok(access)) => access.endpoint.clone(),
         _ => store.settings.endpoint.clone(),

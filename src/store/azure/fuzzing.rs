@@ -14,7 +14,7 @@ use url::Url;
 
 use super::access::Access;
 use super::auth::Proof;
-use super::credential::Credential;
+use super::credential;
 use super::record::OURS;
 use super::{Azure, LONGEST_LEASE, MISSING, connection_string, record, token};
 use crate::config::{AzureCredential, AzureSettings, SecretSource};
@@ -142,7 +142,7 @@ pub fn azure_answer(data: &[u8]) {
 async fn run_script(script: &Arc<Script>) {
     let transport: Arc<dyn HttpClient> = Arc::clone(script) as _;
     let settings = settings();
-    let credential = Credential::open(&settings, &transport, &Resolver::default())
+    let credential = credential::open(&settings, &transport, &Resolver::default())
         .expect("a signature needs no sign-in");
     let store = Azure { settings, transport, credential };
     let bid = bid();

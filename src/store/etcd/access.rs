@@ -5,27 +5,16 @@
 //! Files that cannot be read, or a disk that hangs, never stop a request while what was read earlier
 //! can be used.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use reqwest::header::HeaderValue;
-use rustls::ClientConfig;
-use tokio::time::timeout;
 
 use super::errors::EtcdError;
 use crate::clock::{self, Moment};
 use crate::config::{EtcdSettings, EtcdUser};
-use crate::http::client;
-use crate::http::resolver::Resolver;
+use crate::store::client::{PERIOD, StoreClient};
 use crate::store::secret::Secret;
-use crate::tls::{self, ClientTls};
-
-/// The time between two reads of the files. A longer one delays a new certificate or password; a
-/// shorter one gains nothing.
-const PERIOD: Duration = Duration::from_secs(1);
-
-/// From the end of a request to the closing of its connection.
-const IDLE: Duration = Duration::from_secs(30);
 
 /// A user name and a password.
 #[derive(Clone, PartialEq, Eq)]
@@ -44,8 +33,6 @@ struct Token {
 
 #[derive(Default)]
 struct Last {
-    /// The client, and the TLS settings that it was made with.
-    client: Option<(Option<Arc<ClientConfig>>, reqwest::Client)>,
     login: Option<Login>,
     token: Option<Token>,
     /// When the files were last read.
@@ -54,9 +41,8 @@ struct Last {
 
 /// Keeps client, login and token for one cluster.
 pub(super) struct Access {
-    tls: Option<ClientTls>,
+    client: StoreClient,
     user: Option<[Secret; 2]>,
-    resolver: Resolver,
     /// How long a request waits for files.
     patience: Duration,
     last: Mutex<Last>,
@@ -80,9 +66,8 @@ impl Access {
         let user =
             |EtcdUser { name, password }: &EtcdUser| [Secret::new(name), Secret::new(password)];
         Ok(Self {
-            tls: settings.tls.as_ref().map(crate::store::load_tls).transpose()?,
+            client: StoreClient::open(settings.tls.as_ref(), settings.request_timeout)?,
             user: settings.user.as_ref().map(user),
-            resolver: Resolver::default(),
             patience: settings.request_timeout / 4,
             last: Mutex::default(),
         })
@@ -91,11 +76,19 @@ impl Access {
     /// Returns what to send a request with, from the files as they are now, or as last read if they
     /// cannot be read.
     pub(super) async fn credentials(&self) -> Result<Credentials, EtcdError> {
+        let client = self.client.current().await;
+        let client = client.map_err(|why| EtcdError::Files(why.to_owned()))?;
         let is_recent = |read: Moment| read.elapsed_max(clock::now()) < PERIOD;
         if !self.last().read.is_some_and(is_recent) {
             self.read().await?;
         }
-        self.known()
+        let last = self.last();
+        let token = last.token.as_ref().filter(|it| last.login.as_ref() == Some(&it.login));
+        Ok(Credentials {
+            client,
+            login: last.login.clone().filter(|_| token.is_none()),
+            token: token.and_then(|it| it.header.clone()),
+        })
     }
 
     /// Keeps the token of a sign-in; `None` where the cluster has no authentication.
@@ -113,43 +106,15 @@ impl Access {
         last.read = None;
     }
 
-    fn known(&self) -> Result<Credentials, EtcdError> {
-        let last = self.last();
-        let Some((_, client)) = &last.client else {
-            return Err(EtcdError::Files("failed to set up the HTTP client".to_owned()));
-        };
-        let token = last.token.as_ref().filter(|it| last.login.as_ref() == Some(&it.login));
-        Ok(Credentials {
-            client: client.clone(),
-            login: last.login.clone().filter(|_| token.is_none()),
-            token: token.and_then(|it| it.header.clone()),
-        })
-    }
-
-    /// Reads the files, for as long as a request may wait.
+    /// Reads the files of the login, for as long as a request may wait.
     async fn read(&self) -> Result<(), EtcdError> {
-        let tls = match &self.tls {
-            Some(tls) => match timeout(self.patience, tls.config()).await {
-                Ok(config) => Some(config),
-                // What was made of the files earlier is used.
-                Err(_) => self.last().client.as_ref().and_then(|it| it.0.clone()),
-            },
-            None => None,
-        };
-        let login = match &self.user {
-            Some([name, password]) => Some(self.login(name, password).await),
-            None => None,
-        };
+        let Some([name, password]) = &self.user else { return Ok(()) };
+        let login = self.login(name, password).await;
         let mut last = self.last();
-        let is_same = last.client.as_ref().is_some_and(|(of, _)| same(of.as_ref(), tls.as_ref()));
-        if !is_same {
-            last.client = Some((tls.clone(), self.client(tls.as_deref())?));
-        }
         match login {
-            Some(Ok(login)) => last.login = Some(login),
-            Some(Err(error)) if last.login.is_none() => return Err(error),
-            Some(Err(error)) => tracing::debug!("the earlier password stays in use: {error}"),
-            None => (),
+            Ok(login) => last.login = Some(login),
+            Err(error) if last.login.is_none() => return Err(error),
+            Err(error) => tracing::debug!("the earlier password stays in use: {error}"),
         }
         last.read = Some(clock::now());
         Ok(())
@@ -160,32 +125,8 @@ impl Access {
         Ok(Login { name: read(name).await?, password: read(password).await? })
     }
 
-    fn client(&self, tls: Option<&ClientConfig>) -> Result<reqwest::Client, EtcdError> {
-        let failed = || EtcdError::Files("failed to set up the HTTP client".to_owned());
-        let settings = match tls {
-            Some(settings) => settings.clone(),
-            None => tls::system_client(false).map_err(|_| failed())?,
-        };
-        client::builder(settings, self.resolver.clone())
-            .pool_idle_timeout(IDLE)
-            // Each connection that died unnoticed costs one request, and renew-deadline has time for
-            // one.
-            .pool_max_idle_per_host(1)
-            .build()
-            .map_err(|_| failed())
-    }
-
     fn last(&self) -> MutexGuard<'_, Last> {
         self.last.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// Returns whether two TLS settings are of the same reading of the files.
-fn same(one: Option<&Arc<ClientConfig>>, other: Option<&Arc<ClientConfig>>) -> bool {
-    match (one, other) {
-        (Some(one), Some(other)) => Arc::ptr_eq(one, other),
-        (None, None) => true,
-        _ => false,
     }
 }
 

@@ -3,9 +3,9 @@
 
 use serde_json::Value;
 
-use crate::http::client::{self, Cause as Fault};
 use crate::lease::text::is_printable;
 use crate::lease::{Cause, Failure, StoreError};
+use crate::store::client::{self, Broken, Peer};
 
 /// Why a request had no answer that can be used. The text is for people.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -162,25 +162,11 @@ fn asks_for_a_token(code: u64, words: &str) -> bool {
 
 /// Converts the error of a request without an answer.
 pub(super) fn broken(error: &reqwest::Error, member: &str) -> EtcdError {
-    match client::cause(error) {
-        Fault::Certificate(why) => EtcdError::Network(format!(
-            "TLS with {member} failed: {why}; check --store-ca-file, --store-cert, and that the \
-             server's certificate is valid for the host in --store"
-        )),
-        Fault::Unresolved(why) => EtcdError::Network(format!("{why}: check --store")),
-        Fault::Io(kind) if error.is_connect() => {
-            EtcdError::Disconnected(format!("cannot connect to {member}: {kind}"))
-        }
-        Fault::Io(kind) => {
-            EtcdError::Disconnected(format!("the connection to {member} broke: {kind}"))
-        }
-        Fault::Other if error.is_connect() => {
-            EtcdError::Disconnected(format!("cannot connect to {member}"))
-        }
-        Fault::Other => EtcdError::Disconnected(format!(
-            "the connection to {member} broke, or it is not an HTTP server: where etcd expects TLS, \
-             set --store-ca-file"
-        )),
+    let files = "--store-ca-file, --store-cert,";
+    let peer = Peer { name: member, setting: "--store", files, kind: "etcd" };
+    match client::broken(error, &peer) {
+        Broken::Network(why) => EtcdError::Network(why),
+        Broken::Disconnected(why) => EtcdError::Disconnected(why),
     }
 }
 

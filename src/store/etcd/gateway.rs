@@ -9,12 +9,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use reqwest::Response;
-use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, DATE, HeaderMap, HeaderValue};
+use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use time::OffsetDateTime;
-use time::format_description::well_known::Rfc2822;
 use url::Url;
 
 use super::access::{Access, Credentials, Login};
@@ -22,6 +21,7 @@ use super::errors::{self, EtcdError, broken};
 use super::wire::{LeaseAnswer, Plain, Range, SignedIn, Txn};
 use crate::config::EtcdSettings;
 use crate::http::client::{self, BodyError};
+use crate::store::client::date;
 
 /// The longest answer, or line of a watch, that is read. The values here have some hundred bytes.
 pub(super) const LONGEST_ANSWER: usize = 1024 * 1024;
@@ -277,9 +277,4 @@ struct Told {
 /// Returns whether the member itself gave this answer, so that another would answer alike.
 fn is_answer<T>(outcome: &Result<T, EtcdError>) -> bool {
     outcome.as_ref().map_or_else(EtcdError::is_an_answer, |_| true)
-}
-
-/// Returns the server's date from its answer.
-fn date(headers: &HeaderMap) -> Option<OffsetDateTime> {
-    OffsetDateTime::parse(headers.get(DATE)?.to_str().ok()?, &Rfc2822).ok()
 }

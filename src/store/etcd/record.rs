@@ -1,23 +1,14 @@
 //! The values of the two keys of an election, and what they mean together: the claim, which belongs to
 //! the lease and ends with it, and the record, which is never deleted. Sends no request.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::wire::{KeyValue, Range};
 use crate::config::EtcdSettings;
-use crate::lease::{
-    Bid, Candidate, Cause, Failure, LeaseId, Nonce, Record, Snapshot, Successor, Version,
-};
-
-/// The format that this version reads and writes; its presence marks a value as one of Tenure.
-const FORMAT: u64 = 1;
-
-/// The largest term that is written: one above would have no successor.
-const LARGEST_TERM: u64 = u64::MAX - 1;
+use crate::lease::{Bid, Cause, Failure, LeaseId, Nonce, Record, Snapshot, Successor, Version};
+use crate::store::json::{self, FORMAT, LARGEST_TERM, StoredHolder, StoredSuccessor, encode};
 
 /// The keys of an election.
 #[derive(Clone, Debug)]
@@ -84,30 +75,6 @@ struct StoredRecord {
     holder: Option<StoredHolder>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     successor: Option<StoredSuccessor>,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct StoredHolder {
-    identity: String,
-    instance: String,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    address: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    peer: Option<String>,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct StoredSuccessor {
-    identity: String,
-    hold_off_ms: u64,
-}
-
-/// The marker alone, read first to tell a newer format from a value of something else.
-#[derive(Deserialize)]
-struct Marker {
-    tenure: u64,
 }
 
 /// The claim as it was read.
@@ -223,22 +190,12 @@ pub(super) fn claim(bid: &Bid) -> Vec<u8> {
 
 /// Returns the value of the record of a bid.
 pub(super) fn of_bid(bid: &Bid, term: u64, successor: Option<&Successor>) -> Vec<u8> {
-    let Candidate { identity, instance, address, peer } = Candidate::clone(&bid.candidate);
-    let is_some = |it: &String| !it.is_empty();
     encode(&StoredRecord {
         tenure: FORMAT,
         term,
         nonce: Some(bid.nonce.to_string()),
-        holder: Some(StoredHolder {
-            identity,
-            instance,
-            address: address.filter(is_some),
-            peer: peer.filter(is_some),
-        }),
-        successor: successor.map(|it| StoredSuccessor {
-            identity: it.identity.clone(),
-            hold_off_ms: it.hold_off_millis(),
-        }),
+        holder: Some(StoredHolder::of(&bid.candidate)),
+        successor: successor.map(StoredSuccessor::of),
     })
 }
 
@@ -247,15 +204,11 @@ pub(super) fn first(term: u64) -> Vec<u8> {
     encode(&StoredRecord { tenure: FORMAT, term, nonce: None, holder: None, successor: None })
 }
 
-fn encode(value: &impl Serialize) -> Vec<u8> {
-    // Text and numbers always have a form in JSON.
-    serde_json::to_vec(value).unwrap_or_default()
-}
-
 fn held(found: &KeyValue, key: &str) -> Result<Held, Failure> {
-    let stored: StoredClaim = decode(found, key)?;
+    let foreign = |what: String| foreign(key, &what);
+    let stored: StoredClaim = json::decode(&found.value.0).map_err(foreign)?;
     Ok(Held {
-        nonce: nonce(&stored.nonce, key)?,
+        nonce: json::nonce(&stored.nonce).map_err(foreign)?,
         identity: stored.identity,
         is_breaking: stored.breaking,
         lease: found.lease.0,
@@ -265,36 +218,10 @@ fn held(found: &KeyValue, key: &str) -> Result<Held, Failure> {
 }
 
 fn record(found: &KeyValue, key: &str) -> Result<Record, Failure> {
-    let stored: StoredRecord = decode(found, key)?;
-    if stored.nonce.is_none() && (stored.holder.is_some() || stored.successor.is_some()) {
-        return Err(foreign(key, "names a holder or a successor without a nonce"));
-    }
-    let holder = stored.holder.map(|it| {
-        let StoredHolder { identity, instance, address, peer } = it;
-        Arc::new(Candidate { identity, instance, address, peer })
-    });
-    let successor = stored.successor;
-    Ok(Record {
-        term: Some(stored.term),
-        holder,
-        nonce: stored.nonce.map(|it| nonce(&it, key)).transpose()?,
-        successor: successor.and_then(|it| Successor::recorded(&it.identity, it.hold_off_ms)),
-    })
-}
-
-fn nonce(text: &str, key: &str) -> Result<Nonce, Failure> {
-    text.parse().map_err(|_| foreign(key, "has a nonce that is not hexadecimal"))
-}
-
-fn decode<T: DeserializeOwned>(found: &KeyValue, key: &str) -> Result<T, Failure> {
-    let corrupt =
-        |error| foreign(key, &format!("is corrupt or was not written by Tenure ({error})"));
-    let Marker { tenure } = serde_json::from_slice(&found.value.0).map_err(corrupt)?;
-    if tenure != FORMAT {
-        let what = format!("has format {tenure}, but this version supports format {FORMAT} alone");
-        return Err(foreign(key, &what));
-    }
-    serde_json::from_slice(&found.value.0).map_err(corrupt)
+    let foreign = |what: String| foreign(key, &what);
+    let stored: StoredRecord = json::decode(&found.value.0).map_err(foreign)?;
+    let StoredRecord { term, nonce, holder, successor, .. } = stored;
+    json::record(Some(term), nonce.as_deref(), holder, successor).map_err(foreign)
 }
 
 fn foreign(key: &str, what: &str) -> Failure {

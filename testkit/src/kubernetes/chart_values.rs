@@ -37,6 +37,15 @@ pub fn etcd() -> Value {
     })
 }
 
+/// Returns values for a lease in a bucket, with a role.
+pub fn s3() -> Value {
+    json!({
+        "store": "s3",
+        "s3": {"bucket": "leases", "roleArn": "arn:aws:iam::123456789012:role/leases"},
+        "election": {"s3Region": "eu-west-1"},
+    })
+}
+
 /// Returns values for a lease in PostgreSQL, with a password, TLS and a client certificate.
 pub fn postgres() -> Value {
     json!({

@@ -15,6 +15,7 @@ use tenure::store::file::FileStore;
 use tenure::store::kubernetes::Kubernetes;
 use tenure::store::memory::Memory;
 use tenure::store::postgres::Postgres;
+use tenure::store::s3;
 
 use super::model::Model;
 use super::script::{Lock, Passes, RaceClock};
@@ -23,6 +24,7 @@ use crate::azure::blob_server::{BlobServer, Fault};
 use crate::etcd::server::EtcdServer;
 use crate::kubernetes::real_lease::RealLease;
 use crate::postgres::server::PostgresServer;
+use crate::s3::server::S3Server;
 
 const MS: u64 = 1_000_000;
 const S: u64 = 1_000 * MS;
@@ -325,6 +327,39 @@ impl Course for PostgresCourse {
             open: Box::new(move || Arc::new(Postgres::open(&settings).expect("good settings"))),
             clock: RaceClock::new(Passes::Itself),
             lengths: OF_AZURE,
+            disturb: None,
+            keep: Box::new(()),
+        };
+        prepared(lock, seed).await
+    }
+}
+
+/// `s3:` on a real server. The time of the observers passes in the race.
+pub struct S3Course(Arc<S3Server>);
+
+impl S3Course {
+    pub fn start() -> Self {
+        Self(S3Server::shared())
+    }
+}
+
+#[async_trait]
+impl Course for S3Course {
+    fn name(&self) -> &'static str {
+        "s3"
+    }
+
+    fn lanes(&self) -> usize {
+        4
+    }
+
+    async fn lock(&self, _lane: usize, seed: u64) -> Lock {
+        let settings = self.0.settings(&format!("race-{seed}-{}", fresh("orders")));
+        let lock = Lock {
+            model: Model::S3,
+            open: Box::new(move || s3::open(&settings).expect("good settings")),
+            clock: RaceClock::new(Passes::Here),
+            lengths: ANY,
             disturb: None,
             keep: Box::new(()),
         };

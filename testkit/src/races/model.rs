@@ -70,6 +70,8 @@ pub struct Model {
     /// Whether a call that its client has dropped takes no effect once the client has the answer to a
     /// later one for a bid.
     pub ends_dropped: bool,
+    /// Whether a term is above the number of times that the lease was taken.
+    pub counts_takings: bool,
     /// The first term of a lock that was created before the race.
     pub first_term: Option<u64>,
 }
@@ -91,6 +93,7 @@ impl Model {
         in_parts: false,
         in_steps: false,
         ends_dropped: false,
+        counts_takings: false,
         first_term: None,
     };
 
@@ -112,8 +115,17 @@ impl Model {
     };
 
     /// The model of `kubernetes:`.
-    pub const KUBERNETES: Self =
-        Self { observed: true, versions: Versions::EveryWrite, unit: SECOND, ..Self::MEMORY };
+    pub const KUBERNETES: Self = Self {
+        observed: true,
+        versions: Versions::EveryWrite,
+        unit: SECOND,
+        counts_takings: true,
+        ..Self::MEMORY
+    };
+
+    /// The model of `s3:`.
+    pub const S3: Self =
+        Self { unit: Duration::from_millis(1), counts_takings: false, ..Self::KUBERNETES };
 
     /// The model of `etcd:` with a record, whose term is above all numbers that etcd has of its own.
     pub const ETCD: Self = Self {
@@ -525,7 +537,7 @@ impl Performing<'_> {
         if is_written {
             return self.register.record.term;
         }
-        let counted = if self.model.observed { self.register.takings } else { 0 };
+        let counted = if self.model.counts_takings { self.register.takings } else { 0 };
         let last = self.register.record.term.unwrap_or(0).max(counted);
         let term = floor.max(last + 1);
         self.register.record = Record {

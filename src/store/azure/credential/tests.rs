@@ -3,6 +3,10 @@
 use async_trait::async_trait;
 use azure_core::http::{AsyncRawResponse, Request};
 
+use std::time::Duration;
+
+use tokio::time::timeout;
+
 use super::*;
 
 /// An endpoint that never answers.
@@ -33,23 +37,17 @@ fn settings(credential: AzureCredential) -> AzureSettings {
 async fn without_any_credential_the_error_names_what_was_tried_and_what_to_set() {
     let transport: Arc<dyn HttpClient> = Arc::new(Silent);
     let settings = settings(AzureCredential::ManagedIdentity { client_id: None, assumed: true });
-    let (publish, standing) = watch::channel(Standing::default());
     let sign_in =
         SignIn::Managed { client_id: None, assumed: true, transport: Arc::clone(&transport) };
-    let mut credential = Credential {
-        standing,
-        patience: settings.request_timeout * 3 / 4,
-        not_yet: waits_for(&format!("the sign-in with {}", sign_in.name())),
-        distrusted: Arc::default(),
-        task: None,
-    };
-    let distrusted = Arc::clone(&credential.distrusted);
-    let kept = Kept { publish, distrusted, settings: Arc::new(settings), transport };
-    credential.task = Some(spawn(kept.keep_token(sign_in)));
-    let request = || timeout(Duration::from_secs(2), credential.access());
+    let what = format!("the sign-in with {}", sign_in.name());
+    let patience = settings.request_timeout;
+    let made = Maker { settings: Arc::new(settings), transport };
+    let source = Token { sign_in, sessions: Sessions::new(AZURE), made };
+    let credential = Renewed::start(source, &what, AZURE, patience);
+    let request = || timeout(Duration::from_secs(2), credential.current());
     let early = request().await.expect("before the deadline").unwrap_err().to_string();
     assert!(early.contains("the sign-in with managed identity has not ended"), "{early}");
-    let _ = credential.first_access().await;
+    let _ = credential.first().await;
     let late = request().await.expect("before the deadline").unwrap_err().to_string();
     let order = [
         "AZURE_STORAGE_CONNECTION_STRING",
@@ -69,18 +67,9 @@ async fn a_secret_file_that_is_missing_is_named_with_its_variable() {
     let source = SecretSource::File("/nope".into());
     let settings = settings(AzureCredential::Key(source));
     let transport: Arc<dyn HttpClient> = Arc::new(Silent);
-    let credential = Credential::open(&settings, &transport, &Resolver::default()).unwrap();
-    let error = credential.first_access().await.unwrap_err().to_string();
+    let credential = open(&settings, &transport, &Resolver::default()).unwrap();
+    let error = credential.first().await.unwrap_err().to_string();
     for words in ["/nope", "AZURE_STORAGE_KEY_FILE", "no such file or directory", "or set"] {
         assert!(error.contains(words), "{error}");
-    }
-}
-
-#[test]
-fn a_token_that_seems_expired_is_not_fetched_again_each_second() {
-    assert_eq!(lasts(time::Duration::hours(1)), Duration::from_secs(1_800));
-    assert_eq!(lasts(time::Duration::seconds(1)), RETRY.0);
-    for seconds in [0, -1, -86_400] {
-        assert_eq!(lasts(time::Duration::seconds(seconds)), CLOCK_AHEAD);
     }
 }

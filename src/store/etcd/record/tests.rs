@@ -1,11 +1,13 @@
 //! Tests of the formats and of what the keys mean together.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use proptest::prelude::*;
 
 use super::super::wire::{Bytes, Header, Number};
 use super::*;
+use crate::lease::Candidate;
 
 fn keys() -> Keys {
     let folder = "/tenure/orders/".to_owned();

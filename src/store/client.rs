@@ -1,0 +1,167 @@
+//! The HTTP client of a store, with the TLS settings of its files as they are now: platforms replace
+//! certificates. What such a client may say of an error.
+//!
+//! Files that cannot be read, or a disk that hangs, never stop a request while what was read earlier
+//! can be used.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use reqwest::header::{DATE, HeaderMap};
+use rustls::ClientConfig;
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc2822;
+use tokio::time::timeout;
+
+use crate::clock::{self, Moment};
+use crate::config::StoreTls;
+use crate::http::client::{self, Cause};
+use crate::http::resolver::Resolver;
+use crate::tls::{self, ClientTls};
+
+/// The time between two reads of files. A longer one delays a new certificate or password; a shorter
+/// one gains nothing.
+pub(super) const PERIOD: Duration = Duration::from_secs(1);
+
+/// From the end of a request to the closing of its connection.
+const IDLE: Duration = Duration::from_secs(30);
+
+#[derive(Default)]
+struct Last {
+    /// The client, and the TLS settings that it was made with.
+    client: Option<(Option<Arc<ClientConfig>>, reqwest::Client)>,
+    /// When the files were last read.
+    read: Option<Moment>,
+}
+
+/// Keeps the client of one store.
+pub(super) struct StoreClient {
+    tls: Option<ClientTls>,
+    resolver: Resolver,
+    /// How long a request waits for files.
+    patience: Duration,
+    last: Mutex<Last>,
+}
+
+impl StoreClient {
+    /// Reads the files of TLS, which blocks; without them, only plain http is possible.
+    ///
+    /// # Errors
+    /// Returns an error if the files of TLS are not usable.
+    pub(super) fn open(tls: Option<&StoreTls>, request_timeout: Duration) -> anyhow::Result<Self> {
+        Ok(Self {
+            tls: tls.map(super::load_tls).transpose()?,
+            resolver: Resolver::default(),
+            patience: request_timeout / 4,
+            last: Mutex::default(),
+        })
+    }
+
+    /// Returns the client, with the files as they are now, or as last read if they cannot be read.
+    pub(super) async fn current(&self) -> Result<reqwest::Client, &'static str> {
+        let known = |it: &Last| it.client.clone();
+        let is_recent = |read: Moment| read.elapsed_max(clock::now()) < PERIOD;
+        let kept = {
+            let last = self.last();
+            known(&last).filter(|_| last.read.is_some_and(is_recent))
+        };
+        if let Some((_, client)) = kept {
+            return Ok(client);
+        }
+        let tls = match &self.tls {
+            Some(tls) => match timeout(self.patience, tls.config()).await {
+                Ok(config) => Some(config),
+                // What was made of the files earlier is used.
+                Err(_) => known(&self.last()).and_then(|it| it.0),
+            },
+            None => None,
+        };
+        let mut last = self.last();
+        last.read = Some(clock::now());
+        match &last.client {
+            Some((of, client)) if same(of.as_ref(), tls.as_ref()) => Ok(client.clone()),
+            _ => {
+                let client = self.make(tls.as_deref())?;
+                last.client = Some((tls, client.clone()));
+                Ok(client)
+            }
+        }
+    }
+
+    fn make(&self, tls: Option<&ClientConfig>) -> Result<reqwest::Client, &'static str> {
+        const FAILED: &str = "failed to set up the HTTP client";
+        let settings = match tls {
+            Some(settings) => settings.clone(),
+            None => tls::system_client(false).map_err(|_| FAILED)?,
+        };
+        client::builder(settings, self.resolver.clone())
+            .pool_idle_timeout(IDLE)
+            // Each connection that died unnoticed costs one request, and renew-deadline has time for
+            // one.
+            .pool_max_idle_per_host(1)
+            .build()
+            .map_err(|_| FAILED)
+    }
+
+    fn last(&self) -> std::sync::MutexGuard<'_, Last> {
+        self.last.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Returns whether two TLS settings are of the same reading of the files.
+fn same(one: Option<&Arc<ClientConfig>>, other: Option<&Arc<ClientConfig>>) -> bool {
+    match (one, other) {
+        (Some(one), Some(other)) => Arc::ptr_eq(one, other),
+        (None, None) => true,
+        _ => false,
+    }
+}
+
+/// A server, for messages.
+pub(super) struct Peer<'a> {
+    /// Its host and port.
+    pub(super) name: &'a str,
+    /// The setting that has its address.
+    pub(super) setting: &'a str,
+    /// The settings of TLS, each followed by a comma.
+    pub(super) files: &'a str,
+    /// What it is: `etcd`.
+    pub(super) kind: &'a str,
+}
+
+/// Why a request has no answer.
+pub(super) enum Broken {
+    /// The server cannot be reached: name resolution or certificate.
+    Network(String),
+    /// The connection failed, or broke during the request. One immediate retry is worthwhile.
+    Disconnected(String),
+}
+
+/// Converts the error of a request without an answer.
+pub(super) fn broken(error: &reqwest::Error, peer: &Peer<'_>) -> Broken {
+    let Peer { name, setting, files, kind } = peer;
+    match client::cause(error) {
+        Cause::Certificate(why) => Broken::Network(format!(
+            "TLS with {name} failed: {why}; check {files} and that the server's certificate is valid \
+             for the host in {setting}"
+        )),
+        Cause::Unresolved(why) => Broken::Network(format!("{why}: check {setting}")),
+        Cause::Io(kind) if error.is_connect() => {
+            Broken::Disconnected(format!("cannot connect to {name}: {kind}"))
+        }
+        Cause::Io(kind) => Broken::Disconnected(format!("the connection to {name} broke: {kind}")),
+        Cause::Other if error.is_connect() => {
+            Broken::Disconnected(format!("cannot connect to {name}"))
+        }
+        Cause::Other => Broken::Disconnected(format!(
+            "the connection to {name} broke, or it is not an HTTP server: where {kind} expects TLS, \
+             set {}",
+            files.split(',').next().unwrap_or_default()
+        )),
+    }
+}
+
+/// Returns the server's date from its answer.
+pub(super) fn date(headers: &HeaderMap) -> Option<OffsetDateTime> {
+    OffsetDateTime::parse(headers.get(DATE)?.to_str().ok()?, &Rfc2822).ok()
+}

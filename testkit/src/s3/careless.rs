@@ -1,0 +1,76 @@
+//! A server of S3 that ignores conditions of writes, as some do, or names states of an object badly. It
+//! checks no signature.
+
+use std::collections::HashMap;
+use std::io::{BufReader, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::http::wire::Message;
+
+/// What the server gets wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// It creates objects that exist.
+    IgnoresAbsence,
+    /// It writes objects for states that are over.
+    IgnoresTags,
+    /// It has one ETag for all states of an object.
+    OneTag,
+    /// Nothing.
+    None,
+}
+
+/// The objects: the number of their last write, and their content.
+type Objects = Mutex<HashMap<String, (u64, Vec<u8>)>>;
+
+/// Starts one on a free port of loopback; its threads end with the test. Returns its URL.
+pub fn start(fault: Fault) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let url = format!("http://{}", listener.local_addr().expect("an address"));
+    let objects = Arc::<Objects>::default();
+    std::thread::spawn(move || {
+        for client in listener.incoming().flatten() {
+            let objects = Arc::clone(&objects);
+            std::thread::spawn(move || serve(&client, fault, &objects));
+        }
+    });
+    url
+}
+
+fn serve(mut client: &TcpStream, fault: Fault, objects: &Objects) {
+    let mut reader = BufReader::new(client);
+    while let Ok(Some(request)) = Message::request(&mut reader) {
+        let (status, tag, body) = answer(&request, fault, objects);
+        let head = format!(
+            "HTTP/1.1 {status} x\r\netag: \"{tag}\"\r\ncontent-length: {}\r\n\r\n",
+            body.len()
+        );
+        if client.write_all(&[head.as_bytes(), &body].concat()).is_err() {
+            return;
+        }
+    }
+}
+
+fn answer(request: &Message, fault: Fault, objects: &Objects) -> (u16, u64, Vec<u8>) {
+    let text = String::from_utf8_lossy(&request.bytes).into_owned();
+    let mut line = text.split(' ');
+    let (method, key) = (line.next().unwrap_or_default(), line.next().unwrap_or_default());
+    let mut objects = objects.lock().unwrap_or_else(PoisonError::into_inner);
+    let found = objects.get(key).cloned();
+    let missing = b"<Error><Code>NoSuchKey</Code></Error>".to_vec();
+    let tag = |number: u64| if fault == Fault::OneTag { 1 } else { number };
+    if method == "GET" {
+        return found.map_or((404, 0, missing), |(number, content)| (200, tag(number), content));
+    }
+    let number = found.as_ref().map_or(0, |it| it.0);
+    let is_stale =
+        request.header("if-match").is_some_and(|it| it != format!("\"{}\"", tag(number)));
+    let exists = request.header("if-none-match").is_some() && found.is_some();
+    if is_stale && fault != Fault::IgnoresTags || exists && fault != Fault::IgnoresAbsence {
+        return (412, 0, b"<Error><Code>PreconditionFailed</Code></Error>".to_vec());
+    }
+    let content = text.split_once("\r\n\r\n").map_or("", |it| it.1).as_bytes().to_vec();
+    objects.insert(key.to_owned(), (number + 1, content));
+    (200, tag(number + 1), Vec::new())
+}
