@@ -19,6 +19,7 @@ use super::table::{Setting, Verb};
 use super::timings::{self, Broken, Limits, Timings};
 use super::values::{self, LogFormat};
 use super::warnings;
+use super::withheld;
 
 /// Valid settings, with notes and warnings.
 #[derive(Clone, Debug)]
@@ -83,6 +84,7 @@ impl Reader<'_> {
         let url = self.optional("store", store_url::parse);
         let stop_timeout = self.one("stop-timeout", values::duration);
         self.check_timings(url.as_ref().and_then(Option::as_ref), stop_timeout);
+        let secrets = withheld::of_store(url.as_ref().and_then(Option::as_ref));
         let cluster = self.cluster(url.as_ref().and_then(Option::as_ref));
         let store = self.store(url, election.as_deref(), request_timeout, &cluster);
         let lease = match &store {
@@ -103,7 +105,7 @@ impl Reader<'_> {
         let (peers, rank) = (self.peers(host, listen.as_deref(), own_tls), self.rank());
         let admin = self.admin(listen.as_deref());
         let agent_check = self.agent_check(listen.as_deref(), admin.as_ref());
-        let withheld = self.withheld(store.as_ref());
+        let withheld = self.withheld(secrets);
         let health = self.health(withheld.as_ref());
         let scheduled_events = self.optional("scheduled-events", scheduled_events::parse);
         let drain_timeout = self.one("drain-timeout", values::duration);

@@ -13,9 +13,8 @@ use super::hooks::{self, Hook, Hooks};
 use super::machine;
 use super::reader::Reader;
 use super::setting::Raw;
-use super::settings::StoreSettings;
 use super::values::{self, Listen, StatusFile};
-use super::withheld::Withheld;
+use super::withheld::{StoreSecrets, Withheld};
 
 /// The default of health-timeout, if health-interval is not shorter.
 const LONGEST_PROBE: Duration = Duration::from_secs(1);
@@ -91,7 +90,7 @@ impl Reader<'_> {
     }
 
     /// Reads whether child processes inherit secrets, and determines which they do not inherit.
-    pub(super) fn withheld(&mut self, store: Option<&StoreSettings>) -> Option<Withheld> {
+    pub(super) fn withheld(&mut self, store: StoreSecrets) -> Option<Withheld> {
         let passed = self.one("pass-credentials", values::switch)?;
         let withheld = Withheld::of(self.environment, store, passed);
         let names = withheld.secrets_in(self.environment);

@@ -6,7 +6,7 @@
 //! nothing: a child process runs as the same user and can read the same files.
 
 use super::environment::{Environment, OURS_ALONE};
-use super::settings::StoreSettings;
+use super::store_url::StoreUrl;
 use super::table::{
     AWS_CREDENTIALS, AZURE_CREDENTIALS, ETCD_CREDENTIALS, Kind, POSTGRES_CREDENTIALS, SETTINGS,
     Setting,
@@ -18,15 +18,19 @@ const IDENTITY: [&str; 2] = ["IDENTITY_HEADER", "MSI_SECRET"];
 /// The secret with which the identity of a task or a pod is asked for credentials of AWS.
 const CONTAINER: [&str; 1] = ["AWS_CONTAINER_AUTHORIZATION_TOKEN"];
 
-/// Returns the variables with the secrets of a store.
-fn of_store(store: Option<&StoreSettings>) -> [&'static [&'static str]; 2] {
+/// The variables with the secrets of a store.
+pub(super) type StoreSecrets = [&'static [&'static str]; 2];
+
+/// Returns those of a store; `None` stands for the default store.
+pub(super) fn of_store(store: Option<&StoreUrl>) -> StoreSecrets {
     match store {
-        Some(StoreSettings::Azure(_)) => [&AZURE_CREDENTIALS, &IDENTITY],
-        Some(StoreSettings::Etcd(_)) => [&ETCD_CREDENTIALS, &[]],
-        Some(StoreSettings::Postgres(_)) => [&POSTGRES_CREDENTIALS, &[]],
-        Some(StoreSettings::S3(_)) => [&AWS_CREDENTIALS, &CONTAINER],
-        Some(StoreSettings::File(_) | StoreSettings::Kubernetes(_) | StoreSettings::Memory)
-        | None => [&[], &[]],
+        Some(StoreUrl::Azure { .. }) => [&AZURE_CREDENTIALS, &IDENTITY],
+        Some(StoreUrl::Etcd { .. }) => [&ETCD_CREDENTIALS, &[]],
+        Some(StoreUrl::Postgres { .. }) => [&POSTGRES_CREDENTIALS, &[]],
+        Some(StoreUrl::S3 { .. }) => [&AWS_CREDENTIALS, &CONTAINER],
+        Some(StoreUrl::File(_) | StoreUrl::Kubernetes { .. } | StoreUrl::Memory) | None => {
+            [&[], &[]]
+        }
     }
 }
 
@@ -42,7 +46,7 @@ impl Withheld {
     /// Returns what is withheld of these variables.
     pub(super) fn of(
         environment: &Environment,
-        store: Option<&StoreSettings>,
+        store: StoreSecrets,
         pass_credentials: bool,
     ) -> Self {
         let mut changes: Vec<_> = OURS_ALONE.iter().map(|it| ((*it).to_owned(), None)).collect();
@@ -50,7 +54,7 @@ impl Withheld {
             return Self(changes);
         }
         let settings = SETTINGS.iter().filter(|it| may_hold_secret(it)).map(Setting::variable);
-        let secrets = of_store(store).into_iter().flatten().map(|it| (*it).to_owned());
+        let secrets = store.into_iter().flatten().map(|it| (*it).to_owned());
         changes.extend(secrets.chain(settings).map(|it| (it, None)));
         for name in PROXIES {
             let without = environment.get(name).map(without_user);
@@ -132,7 +136,7 @@ mod tests {
             expected.sort_unstable();
             assert_eq!(secrets, expected, "{url}");
             assert!(loaded.settings.withheld.changes().all(|it| it.1.is_none()));
-            let passed = Withheld::of(&environment, Some(&loaded.settings.store), true);
+            let passed = Withheld::of(&environment, [names, &[]], true);
             assert_eq!(passed.changes().map(|it| it.0).collect::<Vec<_>>(), OURS_ALONE);
         }
     }
@@ -145,12 +149,12 @@ mod tests {
             ("http://me:hid/den@proxy", "http://proxy"),
         ] {
             for name in PROXIES {
-                let withheld = Withheld::of(&Environment::of([(name, given)]), None, false);
+                let withheld = Withheld::of(&Environment::of([(name, given)]), [&[], &[]], false);
                 let changed: Vec<_> = withheld.changes().filter(|it| it.1.is_some()).collect();
                 assert_eq!(changed, [(name, Some(inherited))]);
             }
         }
         let plain = Environment::of([("HTTPS_PROXY", "http://proxy:3128")]);
-        assert!(Withheld::of(&plain, None, false).secrets_in(&plain).is_empty());
+        assert!(Withheld::of(&plain, [&[], &[]], false).secrets_in(&plain).is_empty());
     }
 }

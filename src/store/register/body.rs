@@ -208,7 +208,7 @@ impl Held {
 
 /// Rounds up to what the content can say; rounding down would be too short for observers.
 fn whole_millis(duration: Duration) -> Duration {
-    let rest = u64::from(duration.subsec_nanos() % 1_000_000 > 0);
+    let rest = u64::from(!duration.subsec_nanos().is_multiple_of(1_000_000));
     let millis = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
     Duration::from_millis(millis.saturating_add(rest))
 }

@@ -89,9 +89,8 @@ fn escaped(text: &str) -> String {
     })
 }
 
-/// Returns the day and the time of a date, as signatures have them.
+/// Returns the day and the time of a date in UTC, as signatures have them.
 fn stamps(now: OffsetDateTime) -> (String, String) {
-    let now = now.to_offset(time::UtcOffset::UTC);
     let day = format!("{:04}{:02}{:02}", now.year(), u8::from(now.month()), now.day());
     let time = format!("{day}T{:02}{:02}{:02}Z", now.hour(), now.minute(), now.second());
     (day, time)
