@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import peers
 from locks import etcd, etcd_lock, lock_handovers, milliseconds, p99, rows
-from processes import MIB, as_postgres, connects, free_port, heading, postgres, resident, row, running, until
+from processes import MIB, as_postgres, connects, free_port, heading, postgres, resident, row, running, tool, until
 
 
 @contextlib.contextmanager
@@ -30,8 +30,20 @@ def on_postgres():
             yield lambda election: (f"postgres://127.0.0.1:{port}/postgres",)
 
 
-STORES = {**peers.STORES, "etcd": on_etcd, "postgres": on_postgres}
-NAMES = {"file": "file:", "azurite": "Azurite", "lease": "a Lease", "etcd": "etcd", "postgres": "PostgreSQL"}
+@contextlib.contextmanager
+def on_s3():
+    with tempfile.TemporaryDirectory() as home:
+        os.mkdir(f"{home}/leases")
+        port, (name, secret) = free_port(), ("bench", "measured")
+        with running(tool("versitygw") / "versitygw", "--access", name, "--secret", secret, "--quiet", "--keep-alive",
+                     "--port", f"127.0.0.1:{port}", "posix", home):
+            until(lambda: connects(port))
+            os.environ |= {"AWS_ACCESS_KEY_ID": name, "AWS_SECRET_ACCESS_KEY": secret}
+            yield lambda election: ("s3://leases/bench", "--s3-endpoint", f"http://127.0.0.1:{port}")
+
+
+STORES = {**peers.STORES, "etcd": on_etcd, "postgres": on_postgres, "s3": on_s3}
+NAMES = {"file": "file:", "azurite": "Azurite", "lease": "a Lease", "etcd": "etcd", "postgres": "PostgreSQL", "s3": "S3"}
 
 
 def measured(kind, count):
