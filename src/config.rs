@@ -20,6 +20,7 @@ mod faults;
 mod file;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzzing;
+mod gcs;
 mod health;
 mod hooks;
 mod kubernetes;
@@ -53,6 +54,7 @@ pub use environment::Environment;
 pub use etcd::{EtcdSettings, EtcdUser};
 pub use exec_options::ExecOptions;
 pub use faults::{Fault, Faults, Problem, Source, Warning};
+pub use gcs::{GcsSettings, GoogleCredential};
 pub use health::{Health, Probe};
 pub use hooks::{HOOK_GRACE, Hook, Hooks};
 pub use kubernetes::{KubeAccess, KubePublishing, KubernetesSettings, Route};

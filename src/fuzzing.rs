@@ -12,10 +12,12 @@ pub use crate::store::azure::fuzzing::{azure_answer, azure_record, credential};
 #[cfg(feature = "etcd")]
 pub use crate::store::etcd::fuzzing::etcd_answer;
 pub use crate::store::file::fuzzing::file_record;
+#[cfg(feature = "gcs")]
+pub use crate::store::gcs::fuzzing::gcs_answer;
 pub use crate::store::kubernetes::fuzzing::lease;
 #[cfg(feature = "postgres")]
 pub use crate::store::postgres::fuzzing::postgres_answer;
-#[cfg(feature = "s3")]
+#[cfg(any(feature = "gcs", feature = "s3"))]
 pub use crate::store::register::fuzzing::register_value;
 #[cfg(feature = "s3")]
 pub use crate::store::s3::fuzzing::s3_answer;
@@ -34,11 +36,13 @@ pub const TARGETS: &[Target] = &[
     #[cfg(feature = "etcd")]
     ("etcd_answer", etcd_answer),
     ("file_record", file_record),
+    #[cfg(feature = "gcs")]
+    ("gcs_answer", gcs_answer),
     ("lease", lease),
     ("peer_stream", peer_stream),
     #[cfg(feature = "postgres")]
     ("postgres_answer", postgres_answer),
-    #[cfg(feature = "s3")]
+    #[cfg(any(feature = "gcs", feature = "s3"))]
     ("register_value", register_value),
     ("requests", requests),
     #[cfg(feature = "s3")]

@@ -23,19 +23,21 @@ use crate::config::{Settings, StoreSettings};
 use crate::lease::{Bid, Change, Grant, Record, Rules, Snapshot, StoreError, Successor, Version};
 
 pub mod azure;
-#[cfg(any(feature = "etcd", feature = "s3"))]
+#[cfg(any(feature = "etcd", feature = "gcs", feature = "s3"))]
 mod client;
 #[cfg(feature = "etcd")]
 pub mod etcd;
 pub mod file;
 mod finding;
-#[cfg(any(feature = "etcd", feature = "s3"))]
+#[cfg(feature = "gcs")]
+pub mod gcs;
+#[cfg(any(feature = "etcd", feature = "gcs", feature = "s3"))]
 mod json;
 pub mod kubernetes;
 pub mod memory;
 #[cfg(feature = "postgres")]
 pub mod postgres;
-#[cfg(feature = "s3")]
+#[cfg(any(feature = "gcs", feature = "s3"))]
 pub(crate) mod register;
 mod renewed;
 #[cfg(feature = "s3")]
@@ -53,7 +55,7 @@ pub use finding::{Finding, Verdict};
 #[async_trait]
 pub trait LeaseStore: Send + Sync {
     /// Returns the name of the kind of store for status, logs and messages: `azure`, `etcd`,
-    /// `file`, `kubernetes`, `memory`, `postgres`, `s3`.
+    /// `file`, `gcs`, `kubernetes`, `memory`, `postgres`, `s3`.
     fn kind(&self) -> &'static str;
 
     /// Returns the properties of this kind of store that the election depends on.
@@ -175,6 +177,10 @@ pub fn open(settings: &Settings) -> anyhow::Result<Arc<dyn LeaseAdmin>> {
         StoreSettings::S3(it) => s3::open(it)?,
         #[cfg(not(feature = "s3"))]
         StoreSettings::S3(_) => anyhow::bail!("this build does not have the store s3:"),
+        #[cfg(feature = "gcs")]
+        StoreSettings::Gcs(it) => gcs::open(it)?,
+        #[cfg(not(feature = "gcs"))]
+        StoreSettings::Gcs(_) => anyhow::bail!("this build does not have the store gs:"),
         StoreSettings::Memory => Arc::new(memory::Memory::new()),
     })
 }
@@ -183,7 +189,7 @@ pub fn open(settings: &Settings) -> anyhow::Result<Arc<dyn LeaseAdmin>> {
 ///
 /// # Errors
 /// Returns everything that is wrong with them.
-#[cfg(any(feature = "etcd", feature = "postgres", feature = "s3"))]
+#[cfg(any(feature = "etcd", feature = "gcs", feature = "postgres", feature = "s3"))]
 fn load_tls(files: &crate::config::StoreTls) -> anyhow::Result<crate::tls::ClientTls> {
     crate::tls::ClientTls::load(files.own.as_ref(), files.ca_file.as_deref()).map_err(|faults| {
         let faults: Vec<_> = faults.iter().map(ToString::to_string).collect();
@@ -197,6 +203,8 @@ pub const KINDS: &[&str] = &[
     #[cfg(feature = "etcd")]
     "etcd",
     "file",
+    #[cfg(feature = "gcs")]
+    "gcs",
     "kubernetes",
     "memory",
     #[cfg(feature = "postgres")]

@@ -227,8 +227,9 @@ impl Reader<'_> {
         let in_s3 = matches!(store, Some(StoreUrl::S3 { .. }));
         let with_certificate = in_postgres || matches!(store, Some(StoreUrl::Etcd { .. }));
         let no_certificate = "the store is neither etcd: nor postgres:";
-        let on_servers = in_s3 || with_certificate;
-        let no_servers = "the store is none of etcd:, postgres: and s3:";
+        let in_gcs = matches!(store, Some(StoreUrl::Gcs { .. }));
+        let on_servers = in_s3 || in_gcs || with_certificate;
+        let no_servers = "the store is none of etcd:, postgres:, s3: and gs:";
         let no_s3 = "the store is not s3:";
         for (subject, used, why) in [
             ("azure-endpoint", in_azure, no_azure),

@@ -202,6 +202,7 @@ impl Reader<'_> {
             Some(StoreUrl::Azure { .. }) => Limits::Azure,
             Some(StoreUrl::Kubernetes { .. }) => Limits::Kubernetes,
             Some(StoreUrl::Etcd { .. }) => Limits::Etcd,
+            Some(StoreUrl::Gcs { .. }) => Limits::Gcs,
             _ => Limits::None,
         };
         let stop = stop_timeout.filter(|_| self.verb == Verb::Exec);
@@ -239,6 +240,10 @@ impl Reader<'_> {
         let plain_s3: Vec<_> = s3.plain_address().into_iter().collect();
         let tls = match &url {
             Some(Some(StoreUrl::S3 { .. })) => self.store_tls(Some(&plain_s3)),
+            Some(Some(StoreUrl::Gcs { .. })) => {
+                let plain: Vec<_> = self.plain_emulator().into_iter().collect();
+                self.store_tls(Some(&plain))
+            }
             _ => self.store_tls(servers),
         };
         let table = self.one("postgres-table", postgres::table);
@@ -256,6 +261,9 @@ impl Reader<'_> {
             Some(StoreUrl::S3 { bucket, prefix }) => self
                 .s3(bucket, prefix, s3, election, tls, request_timeout)
                 .map(|it| StoreSettings::S3(Box::new(it))),
+            Some(StoreUrl::Gcs { bucket, prefix }) => self
+                .gcs(bucket, prefix, election, tls, request_timeout)
+                .map(|it| StoreSettings::Gcs(Box::new(it))),
             Some(StoreUrl::Memory) => Some(StoreSettings::Memory),
             Some(StoreUrl::File(directory)) => Some(file(directory, false, election?)),
             Some(StoreUrl::Azure { account, container }) => {
@@ -289,7 +297,7 @@ impl Reader<'_> {
                 format!(
                     "set a store that all pods share: --store kubernetes:{} for a Lease in the \
                      pod's namespace, azure://ACCOUNT/CONTAINER, etcd://HOST:PORT/PREFIX, \
-                     postgres://HOST/DATABASE, s3://BUCKET; or file:///DIRECTORY if that is \
+                     postgres://HOST/DATABASE, s3://BUCKET, gs://BUCKET; or file:///DIRECTORY if that is \
                      intended",
                     election.filter(|it| *it != "default").unwrap_or("orders"),
                 ),

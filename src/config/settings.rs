@@ -9,6 +9,7 @@ use super::admin::Admin;
 use super::azure::{AzureCredential, AzureSettings};
 use super::duration;
 use super::etcd::EtcdSettings;
+use super::gcs::GcsSettings;
 use super::health::{Health, Probe};
 use super::hooks::{Hook, Hooks};
 use super::kubernetes::{KubePublishing, KubernetesSettings, Route};
@@ -157,6 +158,8 @@ pub enum StoreSettings {
     Postgres(Box<PostgresSettings>),
     /// An object in a bucket.
     S3(Box<S3Settings>),
+    /// An object in a bucket of Google's.
+    Gcs(Box<GcsSettings>),
     /// The memory of this process.
     Memory,
 }
@@ -174,7 +177,8 @@ impl StoreSettings {
             | Self::Kubernetes(_)
             | Self::Etcd(_)
             | Self::Postgres(_)
-            | Self::S3(_) => format!("instances on any host that use {self}"),
+            | Self::S3(_)
+            | Self::Gcs(_) => format!("instances on any host that use {self}"),
             Self::Memory => "no other process: the lease is in the memory of this one".to_owned(),
         }
     }
@@ -197,6 +201,7 @@ impl fmt::Display for StoreSettings {
                 write!(f, "postgres://{}/{database}/{table}/{election}", servers.join(","))
             }
             Self::S3(it) => write!(f, "s3://{}/{}", it.bucket, it.key()),
+            Self::Gcs(it) => write!(f, "gs://{}/{}", it.bucket, it.name()),
             Self::Memory => StoreUrl::Memory.fmt(f),
         }
     }

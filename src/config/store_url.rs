@@ -8,9 +8,9 @@ use super::faults::Problem;
 use super::kubernetes_names as names;
 
 mod address;
+mod bucket;
 mod etcd;
 mod postgres;
-mod s3;
 
 pub use address::Address;
 
@@ -57,6 +57,13 @@ pub(super) enum StoreUrl {
         /// The prefix of the keys, without a slash at either end.
         prefix: Option<String>,
     },
+    /// `gs://BUCKET[/PREFIX]`.
+    Gcs {
+        /// The bucket.
+        bucket: String,
+        /// The prefix of the names, without a slash at either end.
+        prefix: Option<String>,
+    },
     /// `memory:`.
     Memory,
 }
@@ -79,6 +86,8 @@ impl fmt::Display for StoreUrl {
             }
             Self::S3 { bucket, prefix: Some(prefix) } => write!(f, "s3://{bucket}/{prefix}"),
             Self::S3 { bucket, prefix: None } => write!(f, "s3://{bucket}"),
+            Self::Gcs { bucket, prefix: Some(prefix) } => write!(f, "gs://{bucket}/{prefix}"),
+            Self::Gcs { bucket, prefix: None } => write!(f, "gs://{bucket}"),
             Self::Memory => f.write_str("memory:"),
         }
     }
@@ -90,10 +99,10 @@ fn all(addresses: &[Address]) -> String {
 
 /// The forms of a store URL, for remedies.
 const KINDS: &str = "file:///DIRECTORY, azure://ACCOUNT/CONTAINER, kubernetes:[NAMESPACE/]NAME, \
-                     etcd://HOST:PORT/PREFIX, postgres://HOST:PORT/DATABASE, s3://BUCKET/PREFIX or memory:";
+                     etcd://HOST:PORT/PREFIX, postgres://HOST:PORT/DATABASE, s3://BUCKET/PREFIX, gs://BUCKET/PREFIX or memory:";
 
 /// Schemes of planned stores, to tell an unsupported store from a misspelling.
-const PLANNED: [&str; 5] = ["consul", "gs", "mongodb", "redis", "zookeeper"];
+const PLANNED: [&str; 4] = ["consul", "mongodb", "redis", "zookeeper"];
 
 /// Whether this build has the store `etcd:`.
 const HAS_ETCD: bool = cfg!(feature = "etcd");
@@ -103,6 +112,9 @@ const HAS_POSTGRES: bool = cfg!(feature = "postgres");
 
 /// Whether this build has the store `s3:`.
 const HAS_S3: bool = cfg!(feature = "s3");
+
+/// Whether this build has the store `gs:`.
+const HAS_GCS: bool = cfg!(feature = "gcs");
 
 /// Parses a store URL.
 ///
@@ -123,8 +135,13 @@ pub(super) fn parse(text: &str) -> Result<StoreUrl, Problem> {
         "kubernetes" => kubernetes(rest),
         "etcd" if HAS_ETCD => etcd::parse(rest),
         "postgres" if HAS_POSTGRES => postgres::parse(rest),
-        "s3" if HAS_S3 => s3::parse(rest),
-        "etcd" | "postgres" | "s3" => Err(absent(scheme)),
+        "s3" if HAS_S3 => {
+            bucket::parse(rest, &bucket::S3).map(|(bucket, prefix)| StoreUrl::S3 { bucket, prefix })
+        }
+        "gs" if HAS_GCS => bucket::parse(rest, &bucket::GCS)
+            .map(|(bucket, prefix)| StoreUrl::Gcs { bucket, prefix }),
+        "etcd" | "postgres" | "s3" => Err(absent(scheme, scheme)),
+        "gs" => Err(absent(scheme, "gcs")),
         "memory" if rest.is_empty() => Ok(StoreUrl::Memory),
         "memory" => Err(Problem::new("has text after memory:", "write memory: alone")),
         _ => Err(unsupported(scheme, rest)),
@@ -132,11 +149,11 @@ pub(super) fn parse(text: &str) -> Result<StoreUrl, Problem> {
 }
 
 /// Returns the fault of a store that this build does not have.
-fn absent(scheme: &str) -> Problem {
+fn absent(scheme: &str, feature: &str) -> Problem {
     Problem::new(
         format!("names the store {scheme}:, which this build of Tenure does not have"),
         format!(
-            "use a released binary or image, or build with the cargo feature {scheme}; \
+            "use a released binary or image, or build with the cargo feature {feature}; \
              `tenure --version` lists the stores of a build"
         ),
     )
@@ -162,6 +179,7 @@ fn unsupported(scheme: &str, rest: &str) -> Problem {
     let kind = match scheme.as_str() {
         "k8s" | "kube" => Some("kubernetes"),
         "pg" | "postgresql" => Some("postgres"),
+        "gcs" => Some("gs"),
         _ => ["file", "azure", "kubernetes", "etcd", "postgres", "memory", "s3"]
             .into_iter()
             .find(|it| near(it) && it.len() > 2),

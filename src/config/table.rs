@@ -106,14 +106,14 @@ pub const SETTINGS: &[Setting] = &[
         otherwise: "`file:` in `/run/tenure`, else in `/var/tmp/tenure-UID`; in Kubernetes none: it must be named",
         help: "Where the lease is kept: `file:///DIRECTORY`, `azure://ACCOUNT/CONTAINER`, \
                `kubernetes:[NAMESPACE/]NAME`, `etcd://HOST:PORT[,HOST:PORT]/PREFIX`, \
-               `postgres://HOST[:PORT][,HOST[:PORT]]/DATABASE`, `s3://BUCKET[/PREFIX]` or `memory:`",
+               `postgres://HOST[:PORT][,HOST[:PORT]]/DATABASE`, `s3://BUCKET[/PREFIX]`, `gs://BUCKET[/PREFIX]` or `memory:`",
         ..STORE
     },
     Setting {
         name: "store-ca-file",
         kind: Kind::Path,
         otherwise: "those of the system",
-        help: "File with the CA certificates that authenticate the servers of `etcd:`, `postgres:` and `s3:`, read \
+        help: "File with the CA certificates that authenticate the servers of `etcd:`, `postgres:`, `s3:` and `gs:`, read \
                again when it changes; for `etcd:` and `postgres:` on loopback it asks for TLS",
         ..STORE
     },
@@ -133,7 +133,7 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         name: "store-insecure",
         default: Some("false"),
-        help: "Allow connections without TLS to servers of `etcd:`, `postgres:` and `s3:` on other machines",
+        help: "Allow connections without TLS to servers of `etcd:`, `postgres:`, `s3:` and an emulator of `gs:` on other machines",
         ..STORE
     },
     Setting {

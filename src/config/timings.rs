@@ -13,6 +13,10 @@ const LEAST_MARGIN: Duration = Duration::from_millis(200);
 /// The shortest and the longest finite lease in Azure.
 const AZURE: (Duration, Duration) = (Duration::from_secs(15), Duration::from_secs(60));
 
+/// The least retry-period in Google Cloud Storage, which throttles more than about one write of an object in
+/// a second.
+const GCS_PERIOD: Duration = Duration::from_secs(2);
+
 /// The timings of the election. They must satisfy `renew-deadline ≥ 2 × retry-period +
 /// request-timeout`, and leave a tenth of `lease-duration` (at least 200 ms) after
 /// `renew-deadline`.
@@ -41,6 +45,8 @@ pub(super) enum Limits {
     Kubernetes,
     /// Whole seconds from 2.
     Etcd,
+    /// Any, but no more than one write in two seconds.
+    Gcs,
 }
 
 /// A rule that the timings break.
@@ -71,8 +77,17 @@ pub(super) fn check(timings: &Timings, limits: Limits, stop: Option<Duration>) -
             all.push(broken(name, &[], Problem::new(problem, proposal(timings, limits, stop))));
         }
     }
+    if limits == Limits::Gcs && (SHORTEST..GCS_PERIOD).contains(&timings.retry_period) {
+        let problem = "is shorter than 2s, and Google Cloud Storage throttles writes of one object beyond about one \
+                       in a second";
+        all.push(broken(
+            "retry-period",
+            &[],
+            Problem::new(problem, "set retry-period to 2s or more"),
+        ));
+    }
     let of_store = match limits {
-        Limits::None => None,
+        Limits::None | Limits::Gcs => None,
         Limits::Azure => azure(timings, stop),
         Limits::Kubernetes | Limits::Etcd => whole_seconds(timings, limits, stop),
     };
@@ -171,7 +186,7 @@ fn margin(timings: &Timings, limits: Limits, stop: Option<Duration>) -> Option<P
         let lease = shortest_lease(timings.renew_deadline, limits);
         let or = match limits {
             Limits::Azure if lease > AZURE.1 => String::new(),
-            Limits::Azure | Limits::Kubernetes | Limits::Etcd | Limits::None => {
+            Limits::Azure | Limits::Kubernetes | Limits::Etcd | Limits::Gcs | Limits::None => {
                 format!(", or lease-duration to at least {}", format(lease))
             }
         };
@@ -255,7 +270,7 @@ fn shortest_lease(deadline: Duration, limits: Limits) -> Duration {
     let up = Duration::from_secs(exact.as_secs() + u64::from(exact.subsec_nanos() > 0));
     // Rounded up to whole seconds if the store requires it, or if the lease is long enough for the
     // difference not to matter.
-    let whole = limits != Limits::None || exact >= Duration::from_secs(2);
+    let whole = !matches!(limits, Limits::None | Limits::Gcs) || exact >= Duration::from_secs(2);
     if whole { up } else { exact + Duration::from_millis(1) }
 }
 
@@ -263,6 +278,8 @@ fn shortest_lease(deadline: Duration, limits: Limits) -> Duration {
 fn proposal(timings: &Timings, limits: Limits, stop: Option<Duration>) -> String {
     let lease = match limits {
         Limits::None => timings.lease_duration.max(SHORTEST * 100),
+        // With the proportions of the defaults, the retry-period is 2 s.
+        Limits::Gcs => timings.lease_duration.max(GCS_PERIOD * 15 / 2),
         Limits::Kubernetes | Limits::Etcd => {
             Duration::from_secs(timings.lease_duration.as_secs()).max(shortest(limits))
         }

@@ -28,9 +28,13 @@ pub(super) fn of_store(store: Option<&StoreUrl>) -> StoreSecrets {
         Some(StoreUrl::Etcd { .. }) => [&ETCD_CREDENTIALS, &[]],
         Some(StoreUrl::Postgres { .. }) => [&POSTGRES_CREDENTIALS, &[]],
         Some(StoreUrl::S3 { .. }) => [&AWS_CREDENTIALS, &CONTAINER],
-        Some(StoreUrl::File(_) | StoreUrl::Kubernetes { .. } | StoreUrl::Memory) | None => {
-            [&[], &[]]
-        }
+        Some(
+            StoreUrl::File(_)
+            | StoreUrl::Kubernetes { .. }
+            | StoreUrl::Gcs { .. }
+            | StoreUrl::Memory,
+        )
+        | None => [&[], &[]],
     }
 }
 

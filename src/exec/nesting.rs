@@ -24,6 +24,7 @@ pub fn mark(settings: &Settings) -> Option<String> {
             format!("kubernetes:{}/{} at {}", it.namespace, it.name, it.access.api)
         }
         StoreSettings::S3(it) => format!("{}/{}", it.url, it.key()),
+        StoreSettings::Gcs(it) => format!("{}{}/{}", it.server, it.bucket, it.name()),
         StoreSettings::Etcd(_) | StoreSettings::Postgres(_) => settings.store.to_string(),
     })
 }

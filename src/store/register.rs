@@ -15,15 +15,18 @@ use time::OffsetDateTime;
 use tokio::sync::OnceCell;
 
 use self::body::Body;
+use self::error::RegisterError;
 use super::{BreakOutcome, Finding, LeaseAdmin, LeaseStore, Presence};
 use crate::lease::{
     Bid, Cause, Failure, Grant, Record, Rules, Snapshot, StoreError, Successor, Version,
 };
 
 mod body;
+pub(super) mod doctor;
+pub(super) mod error;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzzing;
-pub(super) mod proof;
+mod proof;
 #[cfg(test)]
 mod tests;
 
@@ -51,6 +54,8 @@ pub(super) struct Tagged {
     /// The server's name for this state of the value.
     pub(super) tag: String,
     pub(super) content: Vec<u8>,
+    /// The date by the server's clock, if it sent one.
+    pub(super) date: Option<OffsetDateTime>,
 }
 
 /// The outcome of a write that was done.
@@ -71,8 +76,14 @@ pub(super) trait Register: Send + Sync + 'static {
     /// Names a value, for messages: `the object s3://bucket/key`.
     fn place(&self, slot: Slot) -> String;
 
+    /// Names the server that answered, for `tenure doctor`, and how it is reached.
+    fn answered(&self) -> String;
+
+    /// Names the credential, for `tenure doctor`; `None` if there is none yet.
+    fn credential(&self) -> Option<String>;
+
     /// Reads a value; `None` if there is none.
-    async fn get(&self, slot: Slot) -> Result<Option<Tagged>, StoreError>;
+    async fn get(&self, slot: Slot) -> Result<Option<Tagged>, RegisterError>;
 
     /// Writes a value on a condition; `None` if the server says that it does not hold, so that nothing was
     /// written.
@@ -81,7 +92,7 @@ pub(super) trait Register: Send + Sync + 'static {
         slot: Slot,
         condition: If<'_>,
         content: Vec<u8>,
-    ) -> Result<Option<Written>, StoreError>;
+    ) -> Result<Option<Written>, RegisterError>;
 
     /// Returns the names of other elections in the same place, sorted; `None` if they cannot be listed.
     async fn others(&self) -> Option<Vec<String>>;
@@ -365,26 +376,4 @@ fn grant(record: Record, (version, written): (Version, Written)) -> Grant {
 
 fn refused(message: String) -> StoreError {
     StoreError::Refused(Failure::new(Cause::Lease, message))
-}
-
-/// Returns what the content of the value shows, for people, and whether it has a term; `None` stands for
-/// no value. `place` names it.
-///
-/// # Errors
-/// Returns an error if the content is none of Tenure's.
-pub(super) fn shown(content: Option<&[u8]>, place: &str) -> Result<(String, bool), Failure> {
-    let body = content.map(|it| Body::read(it, place)).transpose()?.unwrap_or_default();
-    let who = match &body.held {
-        None => "not held".to_owned(),
-        Some(held) if held.is_breaking => format!("held by {:?}, and broken", held.identity),
-        Some(held) => format!("held by {:?}", held.identity),
-    };
-    Ok(match body.record.term {
-        Some(term) => (format!("{place}: term {term}, {who}"), true),
-        None => {
-            let detail =
-                format!("{place} has no term, {who}: the first leader waits for a lease-duration");
-            (detail, false)
-        }
-    })
 }

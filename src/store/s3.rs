@@ -12,17 +12,17 @@ use reqwest::header::{ETAG, HeaderMap, HeaderName, HeaderValue, IF_MATCH, IF_NON
 use reqwest::{Method, Response, Url};
 
 use self::credential::Keys;
-use self::errors::{Asked, S3Error};
+use self::errors::Asked;
 use self::signature::Scope;
 use self::xml::Elements;
 use super::client::{self, Broken, Peer, StoreClient};
+use super::register::error::RegisterError;
 use super::register::{If, Register, Registered, Slot, Tagged, Written};
 use super::renewed::Renewed;
 use super::{Finding, LeaseAdmin, MOST_LISTED};
 use crate::clock;
-use crate::config::S3Settings;
+use crate::config::{AwsCredential, S3Settings};
 use crate::http::client::BodyError;
-use crate::lease::{Cause, Failure, StoreError};
 
 mod credential;
 mod doctor;
@@ -108,7 +108,7 @@ impl Bucket {
             url.set_path(&path);
         }
         if !query.is_empty() {
-            url.set_query(Some(&signature::query(query)));
+            url.set_query(Some(&client::query(query)));
         }
         url
     }
@@ -121,16 +121,16 @@ impl Bucket {
         query: &[(&str, &str)],
         headers: HeaderMap,
         body: Vec<u8>,
-    ) -> Result<Answer, S3Error> {
+    ) -> Result<Answer, RegisterError> {
         let bound = self.settings.request_timeout;
         let asked = self.attempt(method, place, query, headers, body);
         let outcome = tokio::time::timeout(bound, asked).await.unwrap_or_else(|_| {
-            Err(S3Error::Timeout(format!("{} did not answer within {bound:?}", self.server)))
+            Err(RegisterError::Timeout(format!("{} did not answer within {bound:?}", self.server)))
         });
         match outcome {
-            Err(S3Error::Credential(why)) => {
+            Err(RegisterError::Credential(why)) => {
                 self.keys.distrust();
-                Err(S3Error::Credential(match self.keys.failure() {
+                Err(RegisterError::Credential(match self.keys.failure() {
                     Some(failure) if !why.contains(&*failure.message) => {
                         format!("{why}; and {failure}")
                     }
@@ -148,16 +148,20 @@ impl Bucket {
         query: &[(&str, &str)],
         mut headers: HeaderMap,
         body: Vec<u8>,
-    ) -> Result<Answer, S3Error> {
+    ) -> Result<Answer, RegisterError> {
         let keys = self.keys.current().await;
-        let keys = keys.map_err(|error| S3Error::Credential(error.to_string()))?;
+        let keys = keys.map_err(|error| RegisterError::Credential(error.to_string()))?;
         let client = self.client.current().await;
-        let client = client.map_err(|why| S3Error::Invalid(why.to_owned()))?;
+        let client = client.map_err(|why| RegisterError::Invalid(why.to_owned()))?;
         let url = self.url(place, query);
         let scope = Scope { region: &self.settings.region, service: "s3" };
         let now = clock::now().date();
         signature::sign(&method, &url, &mut headers, &body, &keys, &scope, now).ok_or_else(
-            || S3Error::Credential("the keys have characters that no header may have".to_owned()),
+            || {
+                RegisterError::Credential(
+                    "the keys have characters that no header may have".to_owned(),
+                )
+            },
         )?;
         let request = client.request(method, url).headers(headers).body(body);
         let answer = request.send().await.map_err(|error| self.broken(&error))?;
@@ -177,18 +181,18 @@ impl Bucket {
         Err(asked.refused(status.as_u16(), &body))
     }
 
-    async fn body(&self, answer: Response) -> Result<Vec<u8>, S3Error> {
+    async fn body(&self, answer: Response) -> Result<Vec<u8>, RegisterError> {
         let read = crate::http::client::body(answer, LONGEST_ANSWER).await;
         read.map_err(|error| match error {
             BodyError::Broken(error) => self.broken(&error),
-            BodyError::TooLong => S3Error::Invalid(format!(
+            BodyError::TooLong => RegisterError::Invalid(format!(
                 "the answer of {} is longer than {LONGEST_ANSWER} bytes",
                 self.server
             )),
         })
     }
 
-    fn broken(&self, error: &reqwest::Error) -> S3Error {
+    fn broken(&self, error: &reqwest::Error) -> RegisterError {
         let setting = if self.settings.tls.is_some() {
             "--s3-endpoint and --s3-region"
         } else {
@@ -199,56 +203,16 @@ impl Bucket {
             error,
             &Peer { name: &self.server, setting, files, kind: "the server" },
         ) {
-            Broken::Network(why) => S3Error::Network(why),
-            Broken::Disconnected(why) => S3Error::Disconnected(why),
-        }
-    }
-
-    /// Reads an object; `None` if there is none.
-    async fn object(&self, slot: Slot) -> Result<Option<(Tagged, HeaderMap)>, S3Error> {
-        let key = self.key(slot);
-        let place = Place::Object(&key);
-        match self.request(Method::GET, place, &[], HeaderMap::new(), Vec::new()).await {
-            Ok(answer) => {
-                let tag = self.tag(&answer.headers)?;
-                Ok(Some((Tagged { tag, content: answer.body }, answer.headers)))
-            }
-            Err(S3Error::Missing(_)) => Ok(None),
-            Err(error) => Err(error),
-        }
-    }
-
-    /// Writes an object on a condition; `None` if that does not hold.
-    async fn write(
-        &self,
-        slot: Slot,
-        condition: If<'_>,
-        content: Vec<u8>,
-    ) -> Result<Option<Written>, S3Error> {
-        let (name, value): (HeaderName, _) = match condition {
-            If::Absent => (IF_NONE_MATCH, "*"),
-            If::Tagged(tag) => (IF_MATCH, tag),
-        };
-        let unfit = |_| S3Error::Invalid("the object has an unusable ETag".to_owned());
-        let headers = HeaderMap::from_iter([(name, HeaderValue::from_str(value).map_err(unfit)?)]);
-        let key = self.key(slot);
-        match self.request(Method::PUT, Place::Object(&key), &[], headers, content).await {
-            Ok(answer) => {
-                let tag = self.tag(&answer.headers)?;
-                Ok(Some(Written { tag, date: client::date(&answer.headers) }))
-            }
-            Err(S3Error::Condition(_)) => Ok(None),
-            // An object that was deleted has no state that a condition could name.
-            Err(S3Error::Missing(_)) if condition != If::Absent => Ok(None),
-            Err(error) => Err(error),
+            Broken::Network(why) => RegisterError::Network(why),
+            Broken::Disconnected(why) => RegisterError::Disconnected(why),
         }
     }
 
     /// Returns the server's name for the state of an object that an answer shows.
-    fn tag(&self, headers: &HeaderMap) -> Result<String, S3Error> {
+    fn tag(&self, headers: &HeaderMap) -> Result<String, RegisterError> {
         let tag = headers.get(ETAG).and_then(|it| it.to_str().ok()).filter(|it| !it.is_empty());
         tag.map(str::to_owned).ok_or_else(|| {
-            S3Error::Invalid(format!(
+            RegisterError::Invalid(format!(
                 "{} answered without an ETag, so it is not a server of S3: check --s3-endpoint",
                 self.server
             ))
@@ -256,7 +220,7 @@ impl Bucket {
     }
 
     /// Returns the names of elections in the same place.
-    async fn elections(&self) -> Result<Vec<String>, S3Error> {
+    async fn elections(&self) -> Result<Vec<String>, RegisterError> {
         let prefix = self.settings.prefix.as_ref().map(|it| format!("{it}/")).unwrap_or_default();
         let most = (MOST_LISTED * 4).to_string();
         let query = [
@@ -287,8 +251,33 @@ impl Register for Bucket {
         self.named(Place::Object(&self.key(slot)))
     }
 
-    async fn get(&self, slot: Slot) -> Result<Option<Tagged>, StoreError> {
-        Ok(self.object(slot).await?.map(|it| it.0))
+    fn answered(&self) -> String {
+        let scheme = if self.settings.tls.is_some() { "TLS" } else { "plain HTTP" };
+        format!("{} answered over {scheme}, region {}", self.server, self.settings.region)
+    }
+
+    fn credential(&self) -> Option<String> {
+        let how = match &self.settings.credential {
+            AwsCredential::Keys { .. } => "AWS_ACCESS_KEY_ID".to_owned(),
+            AwsCredential::Profile { name, .. } => format!("the profile {name}"),
+            AwsCredential::WebIdentity { role, .. } => format!("the role {role}"),
+            AwsCredential::Container { .. } => "the role of this task or pod".to_owned(),
+            AwsCredential::Machine { .. } => "the role of this machine".to_owned(),
+        };
+        Some(format!("the key {} of {how}", self.keys.known()?.id))
+    }
+
+    async fn get(&self, slot: Slot) -> Result<Option<Tagged>, RegisterError> {
+        let key = self.key(slot);
+        let place = Place::Object(&key);
+        match self.request(Method::GET, place, &[], HeaderMap::new(), Vec::new()).await {
+            Ok(Answer { headers, body }) => {
+                let (tag, date) = (self.tag(&headers)?, client::date(&headers));
+                Ok(Some(Tagged { tag, content: body, date }))
+            }
+            Err(RegisterError::Missing(_)) => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
     async fn put(
@@ -296,13 +285,22 @@ impl Register for Bucket {
         slot: Slot,
         condition: If<'_>,
         content: Vec<u8>,
-    ) -> Result<Option<Written>, StoreError> {
-        match self.write(slot, condition, content).await {
-            Err(S3Error::Missing(why)) => {
-                // No answer of S3 to such a request, so that nothing is known.
-                Err(StoreError::Unknown(Failure::new(Cause::Settings, why)))
+    ) -> Result<Option<Written>, RegisterError> {
+        let (name, value): (HeaderName, _) = match condition {
+            If::Absent => (IF_NONE_MATCH, "*"),
+            If::Tagged(tag) => (IF_MATCH, tag),
+        };
+        let unfit = |_| RegisterError::Invalid("the object has an unusable ETag".to_owned());
+        let value = HeaderValue::from_str(value).map_err(unfit)?;
+        let (key, headers) = (self.key(slot), HeaderMap::from_iter([(name, value)]));
+        match self.request(Method::PUT, Place::Object(&key), &[], headers, content).await {
+            Ok(Answer { headers, .. }) => {
+                Ok(Some(Written { tag: self.tag(&headers)?, date: client::date(&headers) }))
             }
-            outcome => Ok(outcome?),
+            Err(RegisterError::Condition(_)) => Ok(None),
+            // An object that was deleted has no state that a condition could name.
+            Err(RegisterError::Missing(_)) if condition != If::Absent => Ok(None),
+            Err(error) => Err(error),
         }
     }
 

@@ -13,6 +13,7 @@ use tokio::runtime::Runtime;
 pub mod azure;
 pub mod etcd;
 pub mod faults;
+pub mod gcs;
 pub mod generated;
 pub mod http;
 pub mod kubernetes;

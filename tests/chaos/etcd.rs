@@ -11,7 +11,7 @@ use cluster::{Cluster, PATIENCE, Timings, logs};
 use process::until;
 use rustix::process::Signal;
 
-use super::on_server::{lapses, reach, renews_on, requests, wait_for_two_leases};
+use super::on_server::{LONG, lapses, reach, renews_on, requests, wait_for_two_leases};
 
 /// A lease with a margin of two seconds, and a renew-deadline for a busy machine.
 const ON_ETCD: Timings = Timings {
@@ -63,7 +63,7 @@ fn fault_46_connections_are_reset_half_way_through_an_answer() {
     let server = EtcdServer::start();
     let proxy = HalfAnswer::before(server.members[0].port, b"HTTP/1.1");
     let store = format!("etcd://127.0.0.1:{}/{PREFIX}", proxy.port);
-    let mut cluster = Cluster::on(vec!["--store".to_owned(), store], Vec::new(), ON_ETCD);
+    let mut cluster = Cluster::on(vec!["--store".to_owned(), store], Vec::new(), LONG);
     for name in ["a", "b"] {
         cluster.join(name, &[], &[]);
     }

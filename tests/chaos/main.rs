@@ -7,6 +7,7 @@ mod cut;
 mod disk;
 mod dns_tls;
 mod etcd;
+mod gcs;
 mod listener;
 mod log;
 mod network;

@@ -14,7 +14,7 @@ use cluster::{Cluster, PATIENCE, Timings, logs};
 use process::until;
 use rustix::process::Signal;
 
-use super::on_server::{lapses, reach, renews_on, requests, wait_for_two_leases};
+use super::on_server::{LONG, lapses, reach, renews_on, requests, wait_for_two_leases};
 
 /// A lease with a margin of two seconds, and a renew-deadline for a busy machine.
 const ON_POSTGRES: Timings = Timings {
@@ -72,7 +72,7 @@ fn fault_46_connections_to_postgres_are_reset_half_way_through_an_answer() {
     let server = PostgresServer::start();
     // A transaction is answered by a CommandComplete of its first statement.
     let proxy = HalfAnswer::before(server.port, b"C\0\0\0\x08SET\0");
-    let mut cluster = Cluster::on(store(&[proxy.port]), variables(), ON_POSTGRES);
+    let mut cluster = Cluster::on(store(&[proxy.port]), variables(), LONG);
     for name in ["a", "b"] {
         cluster.join(name, &[], &[]);
     }

@@ -12,7 +12,7 @@ use cluster::{Cluster, PATIENCE, Timings, logs};
 use process::until;
 use rustix::process::Signal;
 
-use super::on_server::{lapses, reach, renews_on, requests, wait_for_two_leases};
+use super::on_server::{LONG, lapses, reach, renews_on, requests, wait_for_two_leases};
 
 /// A lease with a margin of two seconds, and a renew-deadline for a busy machine.
 const ON_S3: Timings = Timings {
@@ -62,7 +62,7 @@ fn fault_46_connections_to_s3_are_reset_half_way_through_an_answer() {
     let server = S3Server::start();
     let proxy = HalfAnswer::before(server.port, b"HTTP/1.1");
     let endpoint = format!("http://127.0.0.1:{}", proxy.port);
-    let mut cluster = Cluster::on(at(&endpoint), variables(), ON_S3);
+    let mut cluster = Cluster::on(at(&endpoint), variables(), LONG);
     for name in ["a", "b"] {
         cluster.join(name, &[], &[]);
     }

@@ -14,6 +14,7 @@ mod etcd;
 mod fault_proxy;
 mod file_watch;
 mod flood;
+mod gcs;
 mod kube_client;
 mod kube_client_watch;
 mod kubernetes_connections;

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use testkit::races::courses::{
-    AzuriteCourse, Course, EtcdCourse, FileCourse, MemoryCourse, PostgresCourse, S3Course,
-    TableCourse,
+    AzuriteCourse, Course, EtcdCourse, FileCourse, GcsCourse, MemoryCourse, PostgresCourse,
+    S3Course, TableCourse,
 };
 use testkit::races::run::{Plan, run};
 
@@ -52,4 +52,9 @@ async fn races_on_postgres_are_linearizable() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn races_on_s3_are_linearizable() {
     races(S3Course::start()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn races_on_google_cloud_storage_are_linearizable() {
+    races(GcsCourse::start()).await;
 }

@@ -17,7 +17,7 @@ const ATTEMPTS: usize = 5;
 ///
 /// # Errors
 /// Returns an error that names the condition, if the server ignores one; else that of a request.
-pub(in crate::store) async fn prove(register: &impl Register) -> Result<String, StoreError> {
+pub(super) async fn prove(register: &impl Register) -> Result<String, StoreError> {
     let place = register.place(Slot::Trial);
     // If there is none, this creates it, and a second time must not.
     let created = register.put(Slot::Trial, If::Absent, content()).await?;

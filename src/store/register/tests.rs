@@ -16,7 +16,7 @@ impl Busy {
     fn write(&self, content: Vec<u8>) -> Written {
         let mut value = self.value.lock().expect("no test panicked with it");
         let next = value.as_ref().map_or(0, |it| it.tag.parse().unwrap_or(0)) + 1;
-        *value = Some(Tagged { tag: next.to_string(), content });
+        *value = Some(Tagged { tag: next.to_string(), content, date: None });
         Written { tag: next.to_string(), date: None }
     }
 }
@@ -31,7 +31,15 @@ impl Register for Busy {
         "the value".to_owned()
     }
 
-    async fn get(&self, _slot: Slot) -> Result<Option<Tagged>, StoreError> {
+    fn answered(&self) -> String {
+        "it answered".to_owned()
+    }
+
+    fn credential(&self) -> Option<String> {
+        None
+    }
+
+    async fn get(&self, _slot: Slot) -> Result<Option<Tagged>, RegisterError> {
         Ok(self.value.lock().expect("no test panicked with it").clone())
     }
 
@@ -40,7 +48,7 @@ impl Register for Busy {
         slot: Slot,
         condition: If<'_>,
         content: Vec<u8>,
-    ) -> Result<Option<Written>, StoreError> {
+    ) -> Result<Option<Written>, RegisterError> {
         if let If::Tagged(_) = condition {
             let mut others = self.others.lock().expect("no test panicked with it");
             if *others > 0 {

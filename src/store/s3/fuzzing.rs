@@ -1,10 +1,11 @@
 //! Fuzz target for what a server, or somebody in its place, answers.
 
-use super::errors::{Asked, S3Error};
+use super::errors::Asked;
 use super::identity;
 use super::xml::Elements;
 use crate::lease::StoreError;
 use crate::lease::text::is_printable;
+use crate::store::register::error::RegisterError;
 
 /// Checks that arbitrary bodies of answers end in an error that can be shown, which is definite only by its
 /// status, and that keys are read of none that has not all parts.
@@ -18,7 +19,7 @@ pub fn s3_answer(data: &[u8]) {
     };
     for status in [301, 400, 403, 404, 409, 412, 429, 500, 501, 503] {
         let error = asked.refused(status, data);
-        let is_definite = matches!(error, S3Error::Condition(_));
+        let is_definite = matches!(error, RegisterError::Condition(_));
         assert_eq!(is_definite, status == 412, "{error}");
         let failed = StoreError::from(error);
         let message = &failed.failure().message;

@@ -13,14 +13,13 @@ use time::format_description::well_known::Rfc3339;
 use tokio::time::timeout;
 
 use super::credential::Keys;
-use super::signature;
 use super::xml::Elements;
 use crate::config::{AwsCredential, StoreTls};
 use crate::files::{SmallFile, reason};
 use crate::http::client::{self, BodyError};
 use crate::lease::text::is_printable;
 use crate::lease::{Cause, Failure};
-use crate::store::client::StoreClient;
+use crate::store::client::{StoreClient, query};
 use crate::store::secret::Secret;
 
 /// The longest time of a sign-in with the Security Token Service.
@@ -130,7 +129,7 @@ impl Identity {
         match &self.source {
             IdentitySource::WebIdentity { token_file, role, session, endpoint } => {
                 let token = token(token_file).await?;
-                let body = signature::query(&[
+                let body = query(&[
                     ("Action", "AssumeRoleWithWebIdentity"),
                     ("RoleArn", role),
                     ("RoleSessionName", session),

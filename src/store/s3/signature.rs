@@ -69,26 +69,6 @@ pub(super) fn sign(
     Some(())
 }
 
-/// Returns the query of a URL in the form in which it is signed: sorted, and with everything escaped but
-/// letters, digits and `-._~`.
-pub(super) fn query(pairs: &[(&str, &str)]) -> String {
-    let mut all: Vec<_> =
-        pairs.iter().map(|(name, value)| format!("{}={}", escaped(name), escaped(value))).collect();
-    all.sort_unstable();
-    all.join("&")
-}
-
-fn escaped(text: &str) -> String {
-    text.bytes().fold(String::new(), |mut all, it| {
-        if it.is_ascii_alphanumeric() || b"-._~".contains(&it) {
-            all.push(char::from(it));
-        } else {
-            let _ = write!(all, "%{it:02X}");
-        }
-        all
-    })
-}
-
 /// Returns the day and the time of a date in UTC, as signatures have them.
 fn stamps(now: OffsetDateTime) -> (String, String) {
     let day = format!("{:04}{:02}{:02}", now.year(), u8::from(now.month()), now.day());
@@ -112,6 +92,7 @@ mod tests {
     use time::macros::datetime;
 
     use super::*;
+    use crate::store::client::query;
 
     fn signature(
         method: &Method,
@@ -178,13 +159,5 @@ mod tests {
                 "{path}"
             );
         }
-    }
-
-    #[test]
-    fn a_query_is_sorted_and_escaped() {
-        assert_eq!(
-            query(&[("prefix", "a/b c"), ("list-type", "2")]),
-            "list-type=2&prefix=a%2Fb%20c"
-        );
     }
 }

@@ -12,6 +12,7 @@ use tenure::store::LeaseAdmin;
 use tenure::store::azure::Azure;
 use tenure::store::etcd::Etcd;
 use tenure::store::file::FileStore;
+use tenure::store::gcs;
 use tenure::store::kubernetes::Kubernetes;
 use tenure::store::memory::Memory;
 use tenure::store::postgres::Postgres;
@@ -22,6 +23,7 @@ use super::script::{Lock, Passes, RaceClock};
 use crate::azure::azurite::Azurite;
 use crate::azure::blob_server::{BlobServer, Fault};
 use crate::etcd::server::EtcdServer;
+use crate::gcs::server::GcsServer;
 use crate::kubernetes::real_lease::RealLease;
 use crate::postgres::server::PostgresServer;
 use crate::s3::server::S3Server;
@@ -356,8 +358,41 @@ impl Course for S3Course {
     async fn lock(&self, _lane: usize, seed: u64) -> Lock {
         let settings = self.0.settings(&format!("race-{seed}-{}", fresh("orders")));
         let lock = Lock {
-            model: Model::S3,
+            model: Model::REGISTER,
             open: Box::new(move || s3::open(&settings).expect("good settings")),
+            clock: RaceClock::new(Passes::Here),
+            lengths: ANY,
+            disturb: None,
+            keep: Box::new(()),
+        };
+        prepared(lock, seed).await
+    }
+}
+
+/// `gs:` on an emulator. The time of the observers passes in the race.
+pub struct GcsCourse(Arc<GcsServer>);
+
+impl GcsCourse {
+    pub fn start() -> Self {
+        Self(GcsServer::shared())
+    }
+}
+
+#[async_trait]
+impl Course for GcsCourse {
+    fn name(&self) -> &'static str {
+        "gcs"
+    }
+
+    fn lanes(&self) -> usize {
+        4
+    }
+
+    async fn lock(&self, _lane: usize, seed: u64) -> Lock {
+        let settings = self.0.settings(&format!("race-{seed}-{}", fresh("orders")));
+        let lock = Lock {
+            model: Model::REGISTER,
+            open: Box::new(move || gcs::open(&settings).expect("good settings")),
             clock: RaceClock::new(Passes::Here),
             lengths: ANY,
             disturb: None,

@@ -123,8 +123,8 @@ impl Model {
         ..Self::MEMORY
     };
 
-    /// The model of `s3:`.
-    pub const S3: Self =
+    /// The model of `s3:` and `gs:`.
+    pub const REGISTER: Self =
         Self { unit: Duration::from_millis(1), counts_takings: false, ..Self::KUBERNETES };
 
     /// The model of `etcd:` with a record, whose term is above all numbers that etcd has of its own.

@@ -1,0 +1,198 @@
+//! The checks of `tenure doctor` that all registers have in common, in the order in which an operator would
+//! fix them. The value of the election is only read; conditions are tried on one of its own, which stays.
+
+use std::time::Duration;
+
+use time::OffsetDateTime;
+
+use super::body::Body;
+use super::error::RegisterError;
+use super::{Register, Slot, proof};
+use crate::clock::{self, Moment};
+use crate::lease::Failure;
+use crate::store::Finding;
+use crate::store::finding::{Findings, TIMED, of_timings};
+
+/// The longest time that one request may take; longer than any sensible request-timeout, to tell a slow
+/// server from a dead one.
+pub(in crate::store) const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The clock difference, in seconds, from which on it is reported; servers refuse signatures from some
+/// minutes on.
+const SKEWED: i64 = 60;
+
+pub(in crate::store) const SERVER: &str = "server";
+const CREDENTIAL: &str = "credential";
+pub(in crate::store) const BUCKET: &str = "bucket";
+const OBJECT: &str = "object";
+const CONDITIONS: &str = "conditional writes";
+pub(in crate::store) const VERSIONING: &str = "versioning";
+const SKEW: &str = "clock skew";
+const TIMINGS: &str = "timings";
+
+/// All subjects, in order.
+pub(in crate::store) const SUBJECTS: [&str; 8] =
+    [SERVER, CREDENTIAL, BUCKET, OBJECT, CONDITIONS, VERSIONING, SKEW, TIMINGS];
+
+/// What a kind of server says in its report.
+pub(in crate::store) struct Words {
+    /// The settings to check where the server does not answer.
+    pub(in crate::store) settings: &'static str,
+    /// The page with the rights.
+    pub(in crate::store) page: &'static str,
+    /// The right to write.
+    pub(in crate::store) right: &'static str,
+}
+
+/// One run of the checks.
+pub(in crate::store) struct Examination<'a, R> {
+    pub(in crate::store) register: &'a R,
+    pub(in crate::store) findings: Findings,
+    words: Words,
+}
+
+impl<'a, R: Register> Examination<'a, R> {
+    /// Begins a report on a register whose requests may take longer than usual.
+    pub(in crate::store) fn new(register: &'a R, words: Words) -> Self {
+        Self { register, findings: Findings::new(&SUBJECTS), words }
+    }
+
+    /// Reads the value of the election; returns whether that is allowed, and the value is of Tenure.
+    pub(in crate::store) async fn object(&mut self) -> bool {
+        let sent = clock::now();
+        let read = self.register.get(Slot::Lease).await;
+        let answered = clock::now();
+        let read = match read {
+            Ok(read) => read,
+            Err(error) => {
+                self.fault(&error);
+                return false;
+            }
+        };
+        self.reached(true);
+        self.findings.passed(BUCKET, "can be read");
+        let content = read.as_ref().map(|it| it.content.as_slice());
+        match shown(content, &self.register.place(Slot::Lease)) {
+            Ok((detail, true)) => self.findings.passed(OBJECT, detail),
+            Ok((detail, false)) => {
+                let remedy = "run `tenure doctor --create` to avoid that wait; nothing, if an instance was just \
+                              elected";
+                self.findings.warning(OBJECT, detail, remedy);
+            }
+            Err(failure) => {
+                self.findings.failed(OBJECT, failure.message, "see above");
+                return false;
+            }
+        }
+        self.skew(read.and_then(|it| it.date), sent, answered);
+        true
+    }
+
+    /// Reports that the server answered and, beyond that, that it accepts the credential.
+    fn reached(&mut self, is_accepted: bool) {
+        self.findings.passed(SERVER, self.register.answered());
+        if is_accepted && let Some(credential) = self.register.credential() {
+            self.findings.passed(CREDENTIAL, format!("the server accepts {credential}"));
+        }
+    }
+
+    /// Records the error of a request that should have succeeded.
+    fn fault(&mut self, error: &RegisterError) {
+        let detail = error.to_string();
+        match error {
+            RegisterError::Credential(_) => {
+                if self.register.credential().is_some() {
+                    self.reached(false);
+                }
+                let remedy = "set a credential that the server accepts";
+                self.findings.failed(CREDENTIAL, detail, remedy);
+            }
+            RegisterError::Denied(_) => {
+                self.reached(true);
+                let remedy = format!("give the rights that {} lists", self.words.page);
+                self.findings.failed(BUCKET, detail, &remedy);
+            }
+            RegisterError::Invalid(_) | RegisterError::Missing(_) | RegisterError::Condition(_) => {
+                self.reached(false);
+                self.findings.failed(BUCKET, detail, "correct the settings that it names");
+            }
+            _ => {
+                let remedy = format!("check {}, firewalls, and the server", self.words.settings);
+                self.findings.failed(SERVER, detail, &remedy);
+            }
+        }
+    }
+
+    /// Proves that conditions are honoured.
+    pub(in crate::store) async fn conditions(&mut self) {
+        match proof::prove(self.register).await {
+            Ok(seen) => self.findings.passed(CONDITIONS, format!("honoured: the server {seen}")),
+            Err(error) => {
+                let remedy = format!(
+                    "give {}, or use a server that honours conditions, without a proxy that removes them",
+                    self.words.right
+                );
+                self.findings.failed(CONDITIONS, error.to_string(), &remedy);
+            }
+        }
+    }
+
+    /// Compares the server's date, taken at some time between request and answer, with this host's clock.
+    fn skew(&mut self, date: Option<OffsetDateTime>, asked: Moment, answered: Moment) {
+        let Some(date) = date else { return };
+        let ahead = asked.date() - date.saturating_add(time::Duration::SECOND);
+        let behind = date - answered.date();
+        let apart = ahead.max(behind).max(time::Duration::ZERO).whole_seconds();
+        let detail = format!("the clocks of this host and of the server are {apart} s apart");
+        if apart >= SKEWED {
+            let remedy =
+                "synchronize both clocks (NTP): no lease depends on them, but signatures do";
+            return self.findings.warning(SKEW, detail, remedy);
+        }
+        self.findings.passed(SKEW, detail);
+    }
+
+    /// Times some requests over an open connection, for this request-timeout.
+    pub(in crate::store) async fn timings(&mut self, request_timeout: Duration) {
+        let mut slowest = Duration::ZERO;
+        for _ in 0..TIMED {
+            let sent = clock::now();
+            // One that fails takes its time too.
+            let _ = self.register.get(Slot::Lease).await;
+            slowest = slowest.max(sent.elapsed_max(clock::now()));
+        }
+        let check = "check the way to the server";
+        self.findings.timings(TIMINGS, of_timings(slowest, 1, request_timeout, check));
+    }
+
+    /// Ends the report.
+    pub(in crate::store) fn finish(self) -> Vec<Finding> {
+        self.findings.finish()
+    }
+}
+
+/// Returns a report of a client that cannot be made.
+pub(in crate::store) fn unusable(error: &anyhow::Error) -> Vec<Finding> {
+    let mut findings = Findings::new(&SUBJECTS);
+    findings.failed(SERVER, format!("{error:#}"), "check --store-ca-file");
+    findings.finish()
+}
+
+/// Returns what the content of the value shows, for people, and whether it has a term; `None` stands for
+/// no value. `place` names it.
+fn shown(content: Option<&[u8]>, place: &str) -> Result<(String, bool), Failure> {
+    let body = content.map(|it| Body::read(it, place)).transpose()?.unwrap_or_default();
+    let who = match &body.held {
+        None => "not held".to_owned(),
+        Some(held) if held.is_breaking => format!("held by {:?}, and broken", held.identity),
+        Some(held) => format!("held by {:?}", held.identity),
+    };
+    Ok(match body.record.term {
+        Some(term) => (format!("{place}: term {term}, {who}"), true),
+        None => {
+            let detail =
+                format!("{place} has no term, {who}: the first leader waits for a lease-duration");
+            (detail, false)
+        }
+    })
+}
