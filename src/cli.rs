@@ -62,7 +62,8 @@ file. Durations are written 15s, 1m30s, 1.5m, 500ms. Credentials are \
 never flags: for azure: AZURE_STORAGE_CONNECTION_STRING, AZURE_STORAGE_KEY, AZURE_STORAGE_SAS_TOKEN, \
 workload identity, managed identity and the Azure CLI, in this order; for etcd: ETCD_USERNAME and \
 ETCD_PASSWORD; for postgres: PGUSER, PGPASSWORD and PGPASSFILE; for s3: AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN, \
-a profile, or a role of the platform. Each variable but PGPASSFILE also with the suffix _FILE.
+a profile, or a role of the platform; for gs: GOOGLE_APPLICATION_CREDENTIALS, a login of gcloud, or the \
+metadata server. Each variable that holds a secret also with the suffix _FILE.
 
 Examples:
   tenure run
@@ -81,6 +82,8 @@ Examples:
       candidates anywhere, with a row in PostgreSQL
   tenure run --election orders --store s3://mybucket/elections --s3-region eu-central-1
       candidates anywhere, with an object in S3
+  tenure run --election orders --store gs://mybucket/elections
+      candidates anywhere, with an object in Google Cloud Storage
   tenure run --status-file /run/orders/leader.env --status-file /run/orders/leader.json
       for services without HTTP
   tenure run --lease-duration 30s --renew-deadline 20s --retry-period 4s

@@ -134,3 +134,14 @@ fn the_commands_of_the_page_on_s3_work_as_described() {
         run(&format!("{keys}\n{block}"), &[("http://127.0.0.1:7070", &server.url())]);
     }
 }
+
+#[test]
+fn the_commands_of_the_page_on_google_cloud_storage_work_as_described() {
+    let server = testkit::gcs::server::GcsServer::start();
+    let blocks = blocks("stores/gcs.md");
+    assert_eq!(blocks.len(), 1);
+    let of_server = server.variables(&server.url());
+    let variables = of_server.iter().map(|(name, value)| format!("export {name}={value}\n"));
+    let block = format!("{}{}", variables.collect::<String>(), blocks[0]);
+    run(&block, &[("gs://my-leases/", "gs://leases/")]);
+}

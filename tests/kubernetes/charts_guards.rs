@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use manifests::{assert_valid, helm, place, text, try_render};
 use tenure::config::{Kind, SETTINGS, Verb};
-use values::{azure, etcd, port, postgres, s3, with};
+use values::{azure, etcd, gcs, port, postgres, s3, with};
 
 fn refusal(values: &Value) -> String {
     match try_render(values) {
@@ -27,6 +27,7 @@ fn guarded() -> Vec<(Value, &'static str)> {
         of_etcd(),
         of_postgres(),
         of_s3(),
+        of_gcs(),
         of_the_route(),
         of_the_previous_mode(),
         of_the_listener(),
@@ -94,6 +95,19 @@ fn of_the_store() -> Vec<(Value, &'static str)> {
         (
             json!({"election": {"identity": "web"}}),
             "election.identity is web for each of the 2 replicas: leave it empty",
+        ),
+    ]
+}
+
+fn of_gcs() -> Vec<(Value, &'static str)> {
+    vec![
+        (
+            with(gcs(), json!({"gcs": {"bucket": ""}})),
+            "gcs.bucket is empty, and store is gcs: set it to the name of the bucket",
+        ),
+        (
+            with(gcs(), json!({"election": {"retryPeriod": "1s"}})),
+            "election.retryPeriod is 1s, and Google Cloud Storage throttles writes of one object",
         ),
     ]
 }
@@ -437,7 +451,7 @@ fn of_the_labels_and_variables() -> Vec<(Value, &'static str)> {
         (
             json!({"sidecar": {"env": [{"name": "TENURE_LOG_LEVEL", "value": "debug"}]}}),
             "sidecar.env has TENURE_LOG_LEVEL, which the chart sets: remove it, and set the value \
-             under election, azure, etcd, postgres or s3",
+             under election, azure, etcd, postgres, s3 or gcs",
         ),
         (
             json!({"sidecar": {"env": [{"name": "POD_NAME", "value": "x"}]}}),

@@ -118,6 +118,19 @@ fn the_examples_on_servers_have_their_secrets_and_need_no_rights() {
     }
 }
 
+#[test]
+fn the_example_on_google_cloud_storage_has_its_key() {
+    let built = build("deploy/examples/worker-on-gcs");
+    assert_valid(&built.text);
+    assert_restricted(built.pods()[0]);
+    let data = &settings(&built)["data"];
+    assert_eq!(data["TENURE_STORE"], "gs://leases/team");
+    let file = data["GOOGLE_APPLICATION_CREDENTIALS"].as_str().unwrap();
+    let mounts = built.container("tenure")["volumeMounts"].as_array().unwrap();
+    let mount = mounts.iter().find(|it| it["name"] == "store-key").unwrap();
+    assert_eq!(file.strip_suffix("/key.json"), mount["mountPath"].as_str());
+}
+
 fn has_its_secrets(example: &str, store: &str, credentials: &str) {
     let built = build(example);
     assert_valid(&built.text);

@@ -6,6 +6,7 @@
 mod charts;
 mod charts_around;
 mod charts_etcd;
+mod charts_gcs;
 mod charts_guards;
 mod charts_made;
 mod charts_moved;

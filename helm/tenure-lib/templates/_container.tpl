@@ -102,6 +102,10 @@ settings, which these commands share with the sidecar.
   value: {{ . | quote }}
 {{- end }}
 {{- end }}
+{{- if include "tenure.storeKeyVolume" . }}
+- name: GOOGLE_APPLICATION_CREDENTIALS
+  value: "/run/tenure-store-key/{{ .Values.gcs.keyName }}"
+{{- end }}
 {{- include "tenure.settingsEnv" . }}
 {{- end -}}
 
@@ -187,6 +191,11 @@ it removes a key. OpenShift assigns the user and rejects a fixed one.
   mountPath: /run/tenure
 {{- include "tenure.tlsMount" . }}
 {{- include "tenure.storeTlsMount" . }}
+{{- if include "tenure.storeKeyVolume" . }}
+- name: tenure-store-key
+  mountPath: /run/tenure-store-key
+  readOnly: true
+{{- end }}
 {{- if include "tenure.needsApi" . }}
 - name: tenure-api
   mountPath: /var/run/secrets/kubernetes.io/serviceaccount
@@ -218,6 +227,13 @@ it removes a key. OpenShift assigns the user and rejects a fixed one.
 {{- end }}
 {{- end -}}
 
+{{- define "tenure.storeKeyVolume" -}}
+{{- if and (eq (include "tenure.storeKind" .) "gs") .Values.gcs.keySecret }}
+- name: tenure-store-key
+  secret: {secretName: {{ .Values.gcs.keySecret | quote }}}
+{{- end }}
+{{- end -}}
+
 {{- define "tenure.tlsVolume" -}}
 {{- with .Values.tls.secretName }}
 - name: tenure-tls
@@ -235,6 +251,7 @@ automountServiceAccountToken: false, so that your container cannot use the sidec
   emptyDir: {medium: Memory, sizeLimit: 1Mi}
 {{- include "tenure.tlsVolume" . }}
 {{- include "tenure.storeTlsVolume" . }}
+{{- include "tenure.storeKeyVolume" . }}
 {{- if include "tenure.needsApi" . }}
 - name: tenure-api
   projected:
@@ -271,6 +288,9 @@ true
 {{- define "tenure.serviceAccountAnnotations" -}}
 {{- if and (eq (include "tenure.storeKind" .) "s3") .Values.s3.roleArn -}}
 eks.amazonaws.com/role-arn: {{ .Values.s3.roleArn | quote }}
+{{- end -}}
+{{- if and (eq (include "tenure.storeKind" .) "gs") .Values.gcs.serviceAccount -}}
+iam.gke.io/gcp-service-account: {{ .Values.gcs.serviceAccount | quote }}
 {{- end -}}
 {{- if and (eq (include "tenure.storeKind" .) "azure") .Values.azure.clientId -}}
 azure.workload.identity/client-id: {{ .Values.azure.clientId | quote }}

@@ -33,6 +33,9 @@
     {{- fail "s3.bucket is empty, and store is s3: set it to the name of the bucket" -}}
   {{- end -}}
 {{- end -}}
+{{- if and (eq ($e.store | default .Values.store) "gcs") (not .Values.gcs.bucket) -}}
+  {{- fail "gcs.bucket is empty, and store is gcs: set it to the name of the bucket" -}}
+{{- end -}}
 {{- if and (eq $kind "s3") (not $e.s3Region) (not $e.s3Endpoint) -}}
   {{- fail "election.s3Region is empty, and store is s3: set it to the region of the bucket, or election.s3Endpoint to a server that is not AWS's" -}}
 {{- end -}}
@@ -78,7 +81,7 @@
 {{- range include "tenure.env" . | fromYamlArray -}}{{- $own = append $own .name -}}{{- end -}}
 {{- range .Values.sidecar.env -}}
   {{- if has .name $own -}}
-    {{- fail (printf "sidecar.env has %s, which the chart sets: remove it, and set the value under election, azure, etcd, postgres or s3" .name) -}}
+    {{- fail (printf "sidecar.env has %s, which the chart sets: remove it, and set the value under election, azure, etcd, postgres, s3 or gcs" .name) -}}
   {{- end -}}
 {{- end -}}
 {{- include "tenure.guards.tls" . -}}
@@ -123,6 +126,9 @@
 {{- end -}}
 {{- if and (eq $kind "azure") (or (lt $lease 15000) (gt $lease 60000)) -}}
   {{- fail (printf "election.leaseDuration is %s, but Azure accepts 15s to 60s: set it within this range" $e.leaseDuration) -}}
+{{- end -}}
+{{- if and (eq $kind "gs") (lt $retry 2000) -}}
+  {{- fail (printf "election.retryPeriod is %s, and Google Cloud Storage throttles writes of one object beyond about one in a second: set it to at least 2s" $e.retryPeriod) -}}
 {{- end -}}
 {{- if and (eq $kind "etcd") (lt $lease 2000) -}}
   {{- fail (printf "election.leaseDuration is %s, but etcd grants no lease shorter than 2s: set it to at least 2s" $e.leaseDuration) -}}

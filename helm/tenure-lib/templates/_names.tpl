@@ -88,6 +88,8 @@ etcd://{{ join "," .Values.etcd.endpoints }}/{{ .Values.etcd.prefix | default (p
 postgres://{{ join "," $hosts }}/{{ .Values.postgres.database }}
 {{- else if eq $store "s3" -}}
 s3://{{ .Values.s3.bucket }}/{{ .Values.s3.prefix | default (printf "tenure/%s" .Release.Namespace) }}
+{{- else if eq $store "gcs" -}}
+gs://{{ .Values.gcs.bucket }}/{{ .Values.gcs.prefix | default (printf "tenure/%s" .Release.Namespace) }}
 {{- else -}}
 {{ $store }}
 {{- end -}}
@@ -98,6 +100,8 @@ s3://{{ .Values.s3.bucket }}/{{ .Values.s3.prefix | default (printf "tenure/%s" 
 {{- $kind := include "tenure.storeKind" . -}}
 {{- if has $kind (list "etcd" "postgres" "s3") -}}
 {{- toYaml (get .Values $kind) -}}
+{{- else if eq $kind "gs" -}}
+{{- toYaml .Values.gcs -}}
 {{- end -}}
 {{- end -}}
 

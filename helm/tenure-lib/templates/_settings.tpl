@@ -88,14 +88,14 @@ The variables: one for each other setting that has a value. Commands in the cont
 
 {{/*
 "true" if the candidates are connected to each other. By default they are where the store cannot notify them:
-a blob or an object in S3, unlike a Lease, has no watch. With TLS, they need to know the authority of their certificates.
+a blob or an object in a bucket, unlike a Lease, has no watch. With TLS, they need to know the authority of their certificates.
 */}}
 {{- define "tenure.peers" -}}
 {{- if kindIs "bool" .Values.election.peers -}}
 {{- .Values.election.peers -}}
 {{- else -}}
 {{- $isKnown := or (not (include "tenure.hasTls" .)) .Values.tls.clientCertificates .Values.election.peerCa -}}
-{{- and (has (include "tenure.storeKind" .) (list "azure" "s3")) (include "tenure.port" . | empty | not) $isKnown | not | not -}}
+{{- and (has (include "tenure.storeKind" .) (list "azure" "s3" "gs")) (include "tenure.port" . | empty | not) $isKnown | not | not -}}
 {{- end -}}
 {{- end -}}
 

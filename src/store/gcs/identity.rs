@@ -79,14 +79,18 @@ pub(super) enum CredentialFile {
         #[serde(default)]
         token_uri: Option<Url>,
     },
-    ExternalAccount {
-        audience: String,
-        subject_token_type: String,
-        token_url: Url,
-        #[serde(default)]
-        service_account_impersonation_url: Option<Url>,
-        credential_source: CredentialSource,
-    },
+    ExternalAccount(Box<ExternalAccount>),
+}
+
+/// An identity of another cloud or cluster.
+#[derive(Deserialize)]
+pub(super) struct ExternalAccount {
+    audience: String,
+    subject_token_type: String,
+    token_url: Url,
+    #[serde(default)]
+    service_account_impersonation_url: Option<Url>,
+    credential_source: CredentialSource,
 }
 
 /// Where the token of another cloud or cluster is.
@@ -151,14 +155,10 @@ impl CredentialFile {
         match self {
             Self::ServiceAccount { token_uri, .. } => vec![token_uri],
             Self::AuthorizedUser { token_uri, .. } => token_uri.iter().collect(),
-            Self::ExternalAccount {
-                token_url,
-                service_account_impersonation_url,
-                credential_source,
-                ..
-            } => {
-                let more = service_account_impersonation_url.iter().chain(&credential_source.url);
-                std::iter::once(token_url).chain(more).collect()
+            Self::ExternalAccount(it) => {
+                let lent = it.service_account_impersonation_url.iter();
+                let more = lent.chain(&it.credential_source.url);
+                std::iter::once(&it.token_url).chain(more).collect()
             }
         }
     }
@@ -270,13 +270,14 @@ async fn of_file(
             ];
             given(&answer(form(token_uri.map_or_else(usual, Ok)?, &pairs)).await?)
         }
-        CredentialFile::ExternalAccount {
-            audience,
-            subject_token_type,
-            token_url,
-            service_account_impersonation_url,
-            credential_source,
-        } => {
+        CredentialFile::ExternalAccount(it) => {
+            let ExternalAccount {
+                audience,
+                subject_token_type,
+                token_url,
+                service_account_impersonation_url,
+                credential_source,
+            } = *it;
             let subject = credential_source.token(client).await?;
             // Another identity is lent by a service of the whole cloud.
             let scope = match service_account_impersonation_url {

@@ -37,6 +37,14 @@ pub fn etcd() -> Value {
     })
 }
 
+/// Returns values for a lease in a bucket of Google's, with a service account.
+pub fn gcs() -> Value {
+    json!({
+        "store": "gcs",
+        "gcs": {"bucket": "leases", "serviceAccount": "leases@project.iam.gserviceaccount.com"},
+    })
+}
+
 /// Returns values for a lease in a bucket, with a role.
 pub fn s3() -> Value {
     json!({
