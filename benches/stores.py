@@ -35,7 +35,7 @@ def on_s3():
     with tempfile.TemporaryDirectory() as home:
         os.mkdir(f"{home}/leases")
         port, (name, secret) = free_port(), ("bench", "measured")
-        with running(tool("versitygw") / "versitygw", "--access", name, "--secret", secret, "--quiet", "--keep-alive",
+        with running(tool("versitygw"), "--access", name, "--secret", secret, "--quiet", "--keep-alive",
                      "--port", f"127.0.0.1:{port}", "posix", home):
             until(lambda: connects(port))
             os.environ |= {"AWS_ACCESS_KEY_ID": name, "AWS_SECRET_ACCESS_KEY": secret}

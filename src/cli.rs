@@ -12,6 +12,7 @@ pub mod break_lease;
 pub mod check;
 mod client;
 pub mod completions;
+mod direct;
 pub mod doctor;
 mod document;
 mod events;
@@ -23,6 +24,7 @@ pub(crate) mod fuzzing;
 pub mod install;
 pub mod kubectl;
 mod leader;
+pub mod migrate;
 pub mod operate;
 mod peer_checks;
 pub mod run;
@@ -170,6 +172,8 @@ pub enum Command {
     Drained(operate::Drained),
     /// Break a lease whose holder is gone, directly in the store
     Break(Box<break_lease::Args>),
+    /// Move an election to another store, with terms that go on rising
+    Migrate(Box<migrate::Args>),
     /// Copy this binary into a directory, for images without cp
     Install(install::Args),
     /// Print shell completions

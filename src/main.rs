@@ -50,6 +50,7 @@ async fn start(command: Command, environment: &Environment) -> ExitCode {
         Command::Pause(it) => cli::operate::run(Verb::Pause(it), environment).await,
         Command::Resume(it) => cli::operate::run(Verb::Resume(it), environment).await,
         Command::Drained(it) => cli::operate::run(Verb::Drained(it), environment).await,
+        Command::Migrate(args) => cli::migrate::run(*args, environment).await,
         Command::Break(args) => cli::break_lease::run(*args, environment).await,
         Command::Install(args) => cli::install::run(&args),
         Command::Completions(args) => cli::completions::run(&args),

@@ -9,20 +9,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::SettingsArgs;
+use super::direct::{self, TRIES, bounded, is_passing, named, pause};
 use super::terminal::{self, harmless};
 use crate::clock;
 use crate::config::{Environment, Settings, StoreSettings, Verb, load_to_examine};
-use crate::lease::{Cause, Failure, Record, Snapshot, StoreError};
+use crate::lease::{Record, Snapshot, StoreError};
 use crate::status::document::rfc3339;
 use crate::status::words::spoken;
 use crate::store::{self, BreakOutcome, LeaseAdmin, MOST_LISTED, Presence};
-
-/// The bound on one request, including authentication.
-const PATIENCE: Duration = Duration::from_secs(10);
-
-/// How often a request that failed transiently is tried, and the pause between two tries.
-const TRIES: u32 = 5;
-const PAUSE: Duration = Duration::from_millis(300);
 
 /// The settings of `tenure run`, and how to end the lease.
 #[derive(clap::Args, Clone, Debug)]
@@ -34,7 +28,7 @@ Without --now the lease expires: its holder can no longer renew it and is passiv
 renewal, and no other candidate can acquire it before it expires. With --now it is free at once, and its \
 holder may continue for up to its renew-deadline: two instances may lead until then.
 
-In Kubernetes each candidate times a Lease by its own clock: an expired Lease looks like one that is \
+In Kubernetes and in buckets each candidate times a lease by its own clock: an expired one looks like one that is \
 held, and all wait for its whole duration again. A holder that is not Tenure, such as \
 client-go, may continue to work for some time after it has lost the Lease.
 
@@ -104,7 +98,7 @@ struct Breaking {
 impl Breaking {
     /// Breaks the lease; returns the text to print, or why nothing was broken.
     async fn run(&self, now: bool, yes: bool) -> Result<String, String> {
-        let seen = self.read().await?;
+        let seen = direct::read(&self.store).await?;
         if seen.free {
             return self.nothing().await;
         }
@@ -133,13 +127,19 @@ impl Breaking {
 
     /// Returns a note for stores that keep no time, where each candidate measures the lease itself.
     fn of_observers(&self) -> &'static str {
-        if !matches!(self.settings.store, StoreSettings::Kubernetes(_)) {
-            return "";
+        match self.settings.store {
+            StoreSettings::Kubernetes(_) => {
+                "\n\
+                 Each candidate times a Lease by its own clock, so the Lease may have expired already.\n\
+                 A holder that is not Tenure, such as client-go, may continue to work for some time \
+                 after it has lost the Lease."
+            }
+            StoreSettings::S3(_) | StoreSettings::Gcs(_) => {
+                "\n\
+                 Each candidate times the lease by its own clock, so it may have expired already."
+            }
+            _ => "",
         }
-        "\n\
-         Each candidate times a Lease by its own clock, so the Lease may have expired already.\n\
-         A holder that is not Tenure, such as client-go, may continue to work for some time after \
-         it has lost the Lease."
     }
 
     /// Reports a lease that nobody holds: an error if there is no such election at all.
@@ -152,24 +152,12 @@ impl Breaking {
         }
     }
 
-    async fn read(&self) -> Result<Snapshot, String> {
-        let mut tries = 0;
-        loop {
-            tries += 1;
-            match bounded(self.store.read()).await {
-                Ok(snapshot) => return Ok(snapshot),
-                Err(error) if tries < TRIES && is_passing(&error) => pause().await,
-                Err(error) => return Err(error.to_string()),
-            }
-        }
-    }
-
     /// Breaks the lease held in `seen`. A try whose answer was lost may have taken effect, so each
     /// try first reads the store and stops when the lease is free or has another holder.
     async fn end(&self, seen: &Snapshot, at_once: bool) -> Result<BreakOutcome, String> {
         let mut tries = 0;
         loop {
-            let now = self.read().await?;
+            let now = direct::read(&self.store).await?;
             if now.free {
                 return Ok(BreakOutcome::NotHeld);
             }
@@ -211,44 +199,6 @@ fn no_such_election(missing: &str, others: Option<Vec<String>>) -> String {
     }
 }
 
-/// Bounds a request by [`PATIENCE`].
-async fn bounded<T>(request: impl Future<Output = Result<T, StoreError>>) -> Result<T, StoreError> {
-    match tokio::time::timeout(PATIENCE, request).await {
-        Ok(outcome) => outcome,
-        Err(_) => Err(StoreError::Unknown(Failure::new(
-            Cause::Timeout,
-            format!("the store did not answer within {}", spoken(PATIENCE)),
-        ))),
-    }
-}
-
-/// Returns whether a retry may succeed without any intervention.
-fn is_passing(error: &StoreError) -> bool {
-    match error {
-        StoreError::RetryNow(_) => true,
-        StoreError::Unknown(failure) => {
-            matches!(failure.cause, Cause::Unavailable | Cause::Network | Cause::Lease)
-        }
-        StoreError::Refused(_) | StoreError::Foreign(_) => false,
-    }
-}
-
-async fn pause() {
-    tokio::time::sleep(PAUSE).await;
-}
-
-/// Formats the holder of a record for messages.
-fn named(record: &Record) -> String {
-    let mut record = record.clone();
-    record.admit();
-    let Some(holder) = &record.holder else {
-        return "a candidate that has written no term".to_owned();
-    };
-    let address = holder.address.as_ref().map_or(String::new(), |it| format!(" ({it})"));
-    let term = record.term.map_or(String::new(), |it| format!(", in term {it}"));
-    harmless(&format!("{}{address}{term}", holder.identity))
-}
-
 fn warning(lease: &str, record: &Record) -> String {
     format!(
         "{lease} is held by {}.\n\
@@ -285,7 +235,7 @@ fn summary(lease: &str, record: &Record, free_in: Duration) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lease::{Candidate, Failure};
+    use crate::lease::Candidate;
 
     fn record(identity: &str) -> Record {
         let holder = Candidate {
@@ -301,22 +251,5 @@ mod tests {
     fn messages_name_the_holder_and_cannot_control_the_terminal() {
         let text = summary("the lease", &record("a\x1b[31m"), Duration::ZERO);
         assert!(text.contains("held by (invalid name) (10.0.3.7:8080), in term 42"), "{text:?}");
-        assert!(named(&Record::default()).contains("no term"));
-    }
-
-    #[test]
-    fn what_a_person_must_mend_is_not_tried_again() {
-        let unknown = |cause| StoreError::Unknown(Failure::new(cause, "x"));
-        for (cause, passing) in [
-            (Cause::Unavailable, true),
-            (Cause::Network, true),
-            (Cause::Auth, false),
-            (Cause::Settings, false),
-            (Cause::Throttled, false),
-            (Cause::Timeout, false),
-        ] {
-            assert_eq!(is_passing(&unknown(cause)), passing, "{cause:?}");
-        }
-        assert!(!is_passing(&StoreError::Refused(Failure::new(Cause::Lease, "x"))));
     }
 }

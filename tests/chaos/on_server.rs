@@ -1,10 +1,12 @@
 //! What the faults of the stores on servers have in common.
 
-use testkit::processes::cluster::{PATIENCE, Timings, logs};
+use testkit::faults::half_answer::HalfAnswer;
+use testkit::processes::cluster::{Cluster, PATIENCE, Timings, logs};
 use testkit::processes::process::{Process, until};
 
 use std::time::Duration;
 
+use rustix::process::Signal;
 use tenure::clock;
 
 /// A lease for tests that wait for none to end: on a machine that is busy with other work, some requests in
@@ -54,4 +56,99 @@ pub(super) fn renews_on(candidate: &Process) {
     until(PATIENCE, "it has renewed", || {
         (requests(candidate, "renew", "ok") >= before + 6).then_some(())
     });
+}
+
+/// Lets some candidates compete for a lease on a server.
+pub(super) fn compete(
+    arguments: Vec<String>,
+    variables: Vec<(String, String)>,
+    timings: Timings,
+    names: &[&str],
+) -> Cluster {
+    let mut cluster = Cluster::on(arguments, variables, timings);
+    for name in names {
+        cluster.join(name, &[], &[]);
+    }
+    cluster
+}
+
+/// Makes a server useless until the leader has lapsed, and good again: one leads then, in another term.
+pub(super) fn outlasts(cluster: Cluster, fail: impl FnOnce(), mend: impl FnOnce()) {
+    let leader = cluster.settle();
+    fail();
+    lapses(&cluster.candidates[leader]);
+    mend();
+    cluster.settle();
+    assert!(cluster.verdict().terms.len() >= 2);
+}
+
+/// Makes a server useless for two leases: nobody leads meanwhile, and one does after.
+pub(super) fn outlasts_two_leases(
+    cluster: Cluster,
+    timings: &Timings,
+    fail: impl FnOnce(),
+    mend: impl FnOnce(),
+) {
+    let leader = cluster.settle();
+    fail();
+    lapses(&cluster.candidates[leader]);
+    wait_for_two_leases(timings);
+    assert!(cluster.candidates.iter().all(|it| !it.is_leader()), "nobody can have acquired it");
+    mend();
+    cluster.settle();
+    assert!(cluster.verdict().terms.len() >= 2);
+}
+
+/// Resets connections half-way through answers to two candidates: this often to renewals, and then to a
+/// release and a bid.
+pub(super) fn survives_half_answers(mut cluster: Cluster, proxy: &HalfAnswer, times: usize) {
+    let leader = cluster.settle();
+    let term = cluster.term(leader);
+    for _ in 0..times {
+        proxy.cut(2);
+        until(PATIENCE, "answers are cut", || (proxy.pending() == 0).then_some(()));
+        renews_on(&cluster.candidates[leader]);
+    }
+    reach(&cluster.candidates[leader], "leader");
+    assert_eq!(cluster.term(leader), term, "each is repeated on another connection");
+    // A bid whose answer breaks off is repeated, or found by its nonce.
+    cluster.releases(leader);
+    proxy.cut(20);
+    cluster.candidates[leader].signal(Signal::TERM);
+    cluster.leads(1 - leader, PATIENCE);
+    assert_eq!(cluster.verdict().terms.len(), 2, "one after the other, in one term each");
+}
+
+/// Takes the rights of the candidates away until the leader has lapsed, and gives them back.
+pub(super) fn outlasts_taken_rights(
+    cluster: Cluster,
+    take: impl FnOnce(),
+    give: impl FnOnce(),
+    secrets: &[&str],
+) {
+    let leader = cluster.settle();
+    take();
+    lapses(&cluster.candidates[leader]);
+    assert!(requests(&cluster.candidates[leader], "renew", "auth") > 0);
+    logs(&cluster.candidates[leader], r#""cause":"auth""#);
+    give();
+    cluster.settle();
+    for log in cluster.candidates.iter().map(Process::log) {
+        for secret in secrets {
+            assert!(!log.contains(secret), "{secret}: {log}");
+        }
+    }
+    assert!(cluster.verdict().terms.len() >= 2);
+}
+
+/// Replaces certificates while an instance leads, which keeps its term.
+pub(super) fn keeps_its_term(cluster: Cluster, mut replace: impl FnMut()) {
+    let leader = cluster.settle();
+    let term = cluster.term(leader);
+    for _ in 0..3 {
+        replace();
+        renews_on(&cluster.candidates[leader]);
+    }
+    assert_eq!(cluster.term(leader), term);
+    assert_eq!(cluster.verdict().terms.len(), 1);
 }

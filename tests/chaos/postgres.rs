@@ -8,13 +8,17 @@ use testkit::postgres::pooler::Pooler;
 use testkit::postgres::server::{PostgresServer, store, variables};
 use testkit::processes::{cluster, process};
 
+use std::cell::RefCell;
 use std::time::Duration;
 
-use cluster::{Cluster, PATIENCE, Timings, logs};
+use cluster::{Cluster, PATIENCE, Timings};
 use process::until;
 use rustix::process::Signal;
 
-use super::on_server::{LONG, lapses, reach, renews_on, requests, wait_for_two_leases};
+use super::on_server::{
+    LONG, compete, keeps_its_term, lapses, outlasts, outlasts_taken_rights, outlasts_two_leases,
+    renews_on, survives_half_answers, wait_for_two_leases,
+};
 
 /// A lease with a margin of two seconds, and a renew-deadline for a busy machine.
 const ON_POSTGRES: Timings = Timings {
@@ -25,11 +29,7 @@ const ON_POSTGRES: Timings = Timings {
 };
 
 fn on(arguments: Vec<String>) -> Cluster {
-    let mut cluster = Cluster::on(arguments, variables(), ON_POSTGRES);
-    for name in ["a", "b", "c"] {
-        cluster.join(name, &[], &[]);
-    }
-    cluster
+    compete(arguments, variables(), ON_POSTGRES, &["a", "b", "c"])
 }
 
 /// Returns a server whose commits wait for a standby, and that standby.
@@ -43,28 +43,16 @@ fn replicated() -> (PostgresServer, PostgresServer) {
 
 #[test]
 fn fault_46_postgres_is_killed_and_restarted() {
-    let mut server = PostgresServer::start();
-    let cluster = on(server.arguments());
-    let leader = cluster.settle();
-    server.kill();
-    lapses(&cluster.candidates[leader]);
-    server.restart();
-    cluster.settle();
-    assert!(cluster.verdict().terms.len() >= 2);
+    let server = RefCell::new(PostgresServer::start());
+    let cluster = on(server.borrow().arguments());
+    outlasts(cluster, || server.borrow_mut().kill(), || server.borrow_mut().restart());
 }
 
 #[test]
 fn fault_46_postgres_is_stopped_for_two_leases() {
     let server = PostgresServer::start();
-    let cluster = on(server.arguments());
-    let leader = cluster.settle();
-    server.signal(Signal::STOP);
-    lapses(&cluster.candidates[leader]);
-    wait_for_two_leases(&ON_POSTGRES);
-    assert!(cluster.candidates.iter().all(|it| !it.is_leader()), "nobody can have acquired it");
-    server.signal(Signal::CONT);
-    cluster.settle();
-    assert!(cluster.verdict().terms.len() >= 2);
+    let (stop, go_on) = (|| server.signal(Signal::STOP), || server.signal(Signal::CONT));
+    outlasts_two_leases(on(server.arguments()), &ON_POSTGRES, stop, go_on);
 }
 
 #[test]
@@ -72,25 +60,8 @@ fn fault_46_connections_to_postgres_are_reset_half_way_through_an_answer() {
     let server = PostgresServer::start();
     // A transaction is answered by a CommandComplete of its first statement.
     let proxy = HalfAnswer::before(server.port, b"C\0\0\0\x08SET\0");
-    let mut cluster = Cluster::on(store(&[proxy.port]), variables(), LONG);
-    for name in ["a", "b"] {
-        cluster.join(name, &[], &[]);
-    }
-    let leader = cluster.settle();
-    let term = cluster.term(leader);
-    for _ in 0..5 {
-        proxy.cut(2);
-        until(PATIENCE, "answers are cut", || (proxy.pending() == 0).then_some(()));
-        renews_on(&cluster.candidates[leader]);
-    }
-    reach(&cluster.candidates[leader], "leader");
-    assert_eq!(cluster.term(leader), term, "each is repeated on another connection");
-    // A bid whose answer breaks off is repeated with its nonce.
-    cluster.releases(leader);
-    proxy.cut(20);
-    cluster.candidates[leader].signal(Signal::TERM);
-    cluster.leads(1 - leader, PATIENCE);
-    assert_eq!(cluster.verdict().terms.len(), 2, "one after the other, in one term each");
+    let cluster = compete(store(&[proxy.port]), variables(), LONG, &["a", "b"]);
+    survives_half_answers(cluster, &proxy, 5);
 }
 
 #[test]
@@ -129,10 +100,7 @@ fn fault_46_an_asynchronous_standby_is_promoted_a_lease_after_the_primary_was_lo
 fn fault_46_a_synchronous_standby_is_promoted_while_the_primary_goes_on() {
     let (server, standby) = replicated();
     let both = store(&[server.port, standby.port]);
-    let mut cluster = Cluster::on(both, variables(), ON_POSTGRES);
-    for name in ["a", "b"] {
-        cluster.join(name, &[], &[]);
-    }
+    let cluster = compete(both, variables(), ON_POSTGRES, &["a", "b"]);
     cluster.settle();
     standby.promote();
     wait_for_two_leases(&ON_POSTGRES);
@@ -147,78 +115,55 @@ fn fault_46_a_synchronous_standby_is_promoted_while_the_primary_goes_on() {
 
 #[test]
 fn fault_46_a_primary_without_its_synchronous_standby_grants_nothing() {
-    let (server, mut standby) = replicated();
-    let cluster = on(server.arguments());
-    let leader = cluster.settle();
-    standby.kill();
-    lapses(&cluster.candidates[leader]);
-    wait_for_two_leases(&ON_POSTGRES);
-    assert!(cluster.candidates.iter().all(|it| !it.is_leader()), "nobody can have acquired it");
-    standby.restart();
-    cluster.settle();
-    assert!(cluster.verdict().terms.len() >= 2);
+    let (server, standby) = replicated();
+    let standby = RefCell::new(standby);
+    let (kill, restart) = (|| standby.borrow_mut().kill(), || standby.borrow_mut().restart());
+    outlasts_two_leases(on(server.arguments()), &ON_POSTGRES, kill, restart);
 }
 
 #[test]
 fn fault_46_the_disk_of_postgres_is_full() {
     let disk = SmallDisk::new(200 * 1024);
-    let mut server = PostgresServer::start_in(disk.path());
-    let cluster = on(server.arguments());
-    let leader = cluster.settle();
-    disk.fill();
-    let log = "SELECT pg_logical_emit_message(false, 'fills', repeat('x', 1000000))";
-    until(PATIENCE, "the log has no room", || server.fails(log).then_some(()));
-    lapses(&cluster.candidates[leader]);
-    disk.empty();
-    server.restart();
-    cluster.settle();
-    assert!(cluster.verdict().terms.len() >= 2);
+    let server = RefCell::new(PostgresServer::start_in(disk.path()));
+    let cluster = on(server.borrow().arguments());
+    let fill = || {
+        disk.fill();
+        let log = "SELECT pg_logical_emit_message(false, 'fills', repeat('x', 1000000))";
+        let has_failed = || server.borrow().fails(log).then_some(());
+        until(PATIENCE, "the log has no room", has_failed);
+    };
+    let empty = || {
+        disk.empty();
+        server.borrow_mut().restart();
+    };
+    outlasts(cluster, fill, empty);
 }
 
 #[test]
 fn fault_46_rights_are_taken_away_in_postgres_while_leading() {
     let server = PostgresServer::start();
-    let cluster = on(server.arguments());
-    let leader = cluster.settle();
-    server.sql("ALTER TABLE tenure OWNER TO admin");
-    lapses(&cluster.candidates[leader]);
-    assert!(requests(&cluster.candidates[leader], "renew", "auth") > 0);
-    logs(&cluster.candidates[leader], r#""cause":"auth""#);
-    server.sql("GRANT SELECT, INSERT, UPDATE ON tenure TO elections");
-    cluster.settle();
-    for candidate in &cluster.candidates {
-        let log = candidate.log();
-        assert!(!log.contains("correct horse"), "the password of the user: {log}");
-    }
-    assert!(cluster.verdict().terms.len() >= 2);
+    let take = || drop(server.sql("ALTER TABLE tenure OWNER TO admin"));
+    let give = || drop(server.sql("GRANT SELECT, INSERT, UPDATE ON tenure TO elections"));
+    outlasts_taken_rights(on(server.arguments()), take, give, &["correct horse"]);
 }
 
 #[test]
 fn fault_46_certificates_of_postgres_are_replaced_while_leading() {
     let server = PostgresServer::secured();
-    let cluster = on(server.arguments());
-    let leader = cluster.settle();
-    let term = cluster.term(leader);
-    for _ in 0..3 {
+    keeps_its_term(on(server.arguments()), || {
         server.replace_certificates();
         // The next connection is made with the new ones.
         server.sql(
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'elections'",
         );
-        renews_on(&cluster.candidates[leader]);
-    }
-    assert_eq!(cluster.term(leader), term);
-    assert_eq!(cluster.verdict().terms.len(), 1);
+    });
 }
 
 #[test]
 fn fault_46_a_pooler_with_one_connection_serves_all_candidates() {
     let server = PostgresServer::start();
     let pooler = Pooler::before(&server);
-    let mut cluster = Cluster::on(store(&[pooler.port]), variables(), ON_POSTGRES);
-    for name in ["a", "b"] {
-        cluster.join(name, &[], &[]);
-    }
+    let mut cluster = compete(store(&[pooler.port]), variables(), ON_POSTGRES, &["a", "b"]);
     let leader = cluster.settle();
     renews_on(&cluster.candidates[leader]);
     cluster.releases(leader);

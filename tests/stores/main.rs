@@ -21,6 +21,7 @@ mod kubernetes_connections;
 mod kubernetes_faults;
 mod kubernetes_leader;
 mod kubernetes_watch;
+mod migrate;
 mod postgres;
 mod postgres_doctor;
 mod race_checker;

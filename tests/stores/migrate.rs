@@ -1,0 +1,156 @@
+//! `tenure migrate` between three pairs of real stores: terms go on, leaders are left alone, and candidates of
+//! the old store are held off.
+
+use testkit::etcd::server::EtcdServer;
+use testkit::postgres::server::{self, PostgresServer};
+use testkit::s3::server::{self as bucket, S3Server};
+use testkit::stores::bids::{self, A, B, soon};
+
+use std::process::{Command, Output};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tenure::config::FileSettings;
+use tenure::lease::{Bid, Successor};
+use tenure::store::etcd::Etcd;
+use tenure::store::file::FileStore;
+use tenure::store::postgres::Postgres;
+use tenure::store::{LeaseAdmin, s3};
+
+/// An election in one of the stores, as the tests and `tenure` see it.
+struct Election {
+    store: Arc<dyn LeaseAdmin>,
+    url: String,
+}
+
+/// The stores of one migration, and what `tenure` needs for them.
+struct Ground {
+    election: &'static str,
+    flags: Vec<String>,
+    variables: Vec<(String, String)>,
+}
+
+impl Ground {
+    fn migrate(&self, from: &Election, to: &Election) -> Output {
+        Command::new(env!("CARGO_BIN_EXE_tenure"))
+            .args(["migrate", "--from", &from.url, "--to", &to.url, "--election", self.election])
+            .args(&self.flags)
+            .envs(self.variables.iter().map(|(name, value)| (name, value)))
+            .output()
+            .unwrap()
+    }
+}
+
+async fn migrated(ground: &Arc<Ground>, from: &Arc<Election>, to: &Arc<Election>) -> (i32, String) {
+    let (ground, from, to) = (Arc::clone(ground), Arc::clone(from), Arc::clone(to));
+    let output = tokio::task::spawn_blocking(move || ground.migrate(&from, &to)).await.unwrap();
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    (output.status.code().unwrap(), text(&output.stdout) + &text(&output.stderr))
+}
+
+async fn bid(election: &Election, number: u128) -> Bid {
+    let seen = soon(election.store.read()).await.unwrap().version;
+    let bid = Bid { seen, ..bids::bid(number) };
+    soon(election.store.acquire(&bid)).await.unwrap();
+    bid
+}
+
+/// Moves an election there and back.
+async fn moves(ground: Ground, from: Election, to: Election) {
+    let (ground, from, to) = (Arc::new(ground), Arc::new(from), Arc::new(to));
+    let (code, text) = migrated(&ground, &from, &to).await;
+    assert!(code == 1 && text.contains("has no term, so there is nothing to move"), "{text}");
+    let leader = bid(&from, A).await;
+    let term = soon(from.store.write_term(&leader, 41)).await.unwrap();
+    // While it leads, and renews, nothing moves.
+    let renewing = {
+        let (from, leader) = (Arc::clone(&from), leader.clone());
+        tokio::spawn(async move {
+            loop {
+                let _ = from.store.renew(&leader).await;
+                tokio::time::sleep(Duration::from_millis(200)).await;
+            }
+        })
+    };
+    let (code, text) = migrated(&ground, &from, &to).await;
+    assert!(code == 1 && text.contains("is held by candidate A"), "{text}");
+    assert_eq!(soon(to.store.read()).await.unwrap().record.term, None, "nothing was written");
+    renewing.abort();
+    soon(from.store.release(&leader)).await.unwrap();
+    let (code, text) = migrated(&ground, &from, &to).await;
+    assert_eq!(code, 0, "{text}");
+    let moved = soon(to.store.read()).await.unwrap();
+    assert!(moved.free && moved.record.term > Some(term), "{moved:?}");
+    let left = soon(from.store.read()).await.unwrap();
+    let held_off = left.record.successor.unwrap();
+    assert!(left.free && held_off.hold_off == Successor::LONGEST_HOLD_OFF, "{held_off:?}");
+    // The next leader there has a higher term; once it is gone, the election can come back.
+    let next = bid(&to, B).await;
+    let higher = soon(to.store.write_term(&next, 0)).await.unwrap();
+    assert!(higher > moved.record.term.unwrap());
+    soon(to.store.release(&next)).await.unwrap();
+    let (code, text) = migrated(&ground, &to, &from).await;
+    assert_eq!(code, 0, "{text}");
+    let back = soon(from.store.read()).await.unwrap();
+    assert!(back.free && back.record.term > Some(higher), "{back:?}");
+    assert!(!text.contains("correct horse"), "{text}");
+}
+
+#[tokio::test]
+async fn an_election_moves_from_a_file_to_postgres_and_back() {
+    let server = tokio::task::spawn_blocking(PostgresServer::shared).await.unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let election = "moved-1";
+    let file = FileSettings {
+        directory: directory.path().to_owned(),
+        is_private: false,
+        election: election.to_owned(),
+    };
+    let from = Election {
+        store: Arc::new(FileStore::open(&file)),
+        url: format!("file://{}", directory.path().display()),
+    };
+    let to = Election {
+        store: Arc::new(Postgres::open(&server.settings(election)).unwrap()),
+        url: server.arguments()[1].clone(),
+    };
+    let ground = Ground { election, flags: Vec::new(), variables: server::variables() };
+    moves(ground, from, to).await;
+}
+
+#[tokio::test]
+async fn an_election_moves_from_etcd_to_s3_and_back() {
+    let etcd = tokio::task::spawn_blocking(EtcdServer::shared).await.unwrap();
+    let s3 = tokio::task::spawn_blocking(S3Server::shared).await.unwrap();
+    let election = "moved-2";
+    let from = Election {
+        store: Arc::new(Etcd::open(&etcd.settings(election)).unwrap()),
+        url: etcd.arguments()[1].clone(),
+    };
+    let arguments = s3.arguments();
+    let to = Election {
+        store: s3::open(&s3.settings(election)).unwrap(),
+        url: arguments[1].clone(),
+    };
+    let ground =
+        Ground { election, flags: arguments[2..].to_vec(), variables: bucket::variables() };
+    moves(ground, from, to).await;
+}
+
+#[tokio::test]
+async fn an_election_moves_from_s3_to_postgres_and_back() {
+    let postgres = tokio::task::spawn_blocking(PostgresServer::shared).await.unwrap();
+    let s3 = tokio::task::spawn_blocking(S3Server::shared).await.unwrap();
+    let election = "moved-3";
+    let arguments = s3.arguments();
+    let from = Election {
+        store: s3::open(&s3.settings(election)).unwrap(),
+        url: arguments[1].clone(),
+    };
+    let to = Election {
+        store: Arc::new(Postgres::open(&postgres.settings(election)).unwrap()),
+        url: postgres.arguments()[1].clone(),
+    };
+    let variables = [bucket::variables(), server::variables()].concat();
+    moves(Ground { election, flags: arguments[2..].to_vec(), variables }, from, to).await;
+}
