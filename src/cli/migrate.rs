@@ -201,7 +201,9 @@ async fn migrate(from: &Place, to: &Place) -> Result<String, String> {
     let held = from.take().await?;
     let moved = prepare(from, to, &held).await;
     let released = tried(async || from.store.release(&held).await).await;
-    let term = moved.map_err(|why| format!("{why}\n  nothing has moved: nobody is held off in {}", from.named))?;
+    let term = moved.map_err(|why| {
+        format!("{why}\n  nothing has moved: nobody is held off in {}", from.named)
+    })?;
     from.tell(released)?;
     let until = clock::now().date();
     let until = until.saturating_add(
@@ -228,8 +230,7 @@ async fn prepare(from: &Place, to: &Place, held: &Bid) -> Result<u64, String> {
         return Err(format!("{} has the term {last}, and none can follow it", from.named));
     }
     let term = to.raise(last).await?;
-    let nobody =
-        Successor { identity: NAME.to_owned(), hold_off: Successor::LONGEST_HOLD_OFF };
+    let nobody = Successor { identity: NAME.to_owned(), hold_off: Successor::LONGEST_HOLD_OFF };
     from.tell(tried(async || from.store.set_successor(held, &nobody).await).await)?;
     Ok(term)
 }

@@ -52,8 +52,7 @@ fn fault_46_connections_to_google_cloud_storage_are_reset_half_way_through_an_an
     let proxy = HalfAnswer::before(server.front.port, b"HTTP/1.1");
     let endpoint = format!("http://127.0.0.1:{}", proxy.port);
     let timings = Timings { retry_period: ON_GCS.retry_period, ..LONG };
-    let cluster =
-        compete(server.arguments(), server.variables(&endpoint), timings, &["a", "b"]);
+    let cluster = compete(server.arguments(), server.variables(&endpoint), timings, &["a", "b"]);
     survives_half_answers(cluster, &proxy, 2);
 }
 

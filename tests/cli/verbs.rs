@@ -155,7 +155,8 @@ fn the_help_groups_its_settings_and_ends_with_examples() {
     for example in ["orders --store azure://", "orders --store kubernetes:orders"] {
         assert!(examples.contains(&format!("tenure run --election {example}")), "{examples}");
     }
-    for verb in ["status", "check", "wait", "watch", "doctor", "break", "migrate", "install", "completions"]
+    for verb in
+        ["status", "check", "wait", "watch", "doctor", "break", "migrate", "install", "completions"]
     {
         let help = run_verb(&[verb, "--help"], &[]).out;
         assert!(help.contains(&format!("Examples:\n  tenure {verb}")), "{verb}: {help}");

@@ -128,10 +128,8 @@ async fn an_election_moves_from_etcd_to_s3_and_back() {
         url: etcd.arguments()[1].clone(),
     };
     let arguments = s3.arguments();
-    let to = Election {
-        store: s3::open(&s3.settings(election)).unwrap(),
-        url: arguments[1].clone(),
-    };
+    let to =
+        Election { store: s3::open(&s3.settings(election)).unwrap(), url: arguments[1].clone() };
     let ground =
         Ground { election, flags: arguments[2..].to_vec(), variables: bucket::variables() };
     moves(ground, from, to).await;
@@ -143,10 +141,8 @@ async fn an_election_moves_from_s3_to_postgres_and_back() {
     let s3 = tokio::task::spawn_blocking(S3Server::shared).await.unwrap();
     let election = "moved-3";
     let arguments = s3.arguments();
-    let from = Election {
-        store: s3::open(&s3.settings(election)).unwrap(),
-        url: arguments[1].clone(),
-    };
+    let from =
+        Election { store: s3::open(&s3.settings(election)).unwrap(), url: arguments[1].clone() };
     let to = Election {
         store: Arc::new(Postgres::open(&postgres.settings(election)).unwrap()),
         url: postgres.arguments()[1].clone(),
