@@ -17,6 +17,9 @@ pub(super) fn refused(status: u16, body: &[u8], server: &str, place: &str) -> Re
     };
     match (status, reason) {
         (412, _) => RegisterError::Condition(format!("{place} has changed ({said})")),
+        (409, _) => {
+            RegisterError::Concurrent(format!("another request for {place} was served ({said})"))
+        }
         (404, _) if words.contains("bucket does not exist") => RegisterError::Invalid(format!(
             "there is no such bucket: create it, or correct --store ({said})"
         )),
@@ -57,6 +60,7 @@ mod tests {
     fn each_answer_of_google_has_its_meaning() {
         for (status, reason, message, expected) in [
             (412, "conditionNotMet", "At least one of the pre-conditions", "Condition"),
+            (409, "conflict", "The metadata for the object was edited", "Concurrent"),
             (404, "notFound", "No such object: leases/orders", "Missing"),
             (404, "notFound", "The specified bucket does not exist.", "Invalid"),
             (401, "authError", "Invalid Credentials", "Credential"),

@@ -48,23 +48,27 @@ pub(super) fn open(settings: &S3Settings) -> anyhow::Result<Renewed<Keys>> {
     let patience = settings.request_timeout;
     Ok(match &settings.credential {
         AwsCredential::Keys { id, secret, token } => {
-            let of = |it: &SecretSource| match it {
+            let value = |it: &SecretSource| match it {
                 SecretSource::Value(text) => Some(text.clone()),
                 SecretSource::File(_) => None,
             };
-            let given = (of(id), of(secret), token.as_ref().map(of));
-            if let (Some(id), Some(secret), None | Some(Some(_))) = &given {
-                let token = given.2.clone().flatten();
-                return Ok(Renewed::fixed(Ok(Keys {
-                    id: id.clone(),
-                    secret: secret.clone(),
-                    token,
-                })));
+            match (value(id), value(secret), token.as_ref().map(value)) {
+                (Some(id), Some(secret), None) => {
+                    Renewed::fixed(Ok(Keys { id, secret, token: None }))
+                }
+                (Some(id), Some(secret), Some(token @ Some(_))) => {
+                    Renewed::fixed(Ok(Keys { id, secret, token }))
+                }
+                _ => {
+                    let source = Given {
+                        id: Secret::new(id),
+                        secret: Secret::new(secret),
+                        token: token.as_ref().map(Secret::new),
+                        known: None,
+                    };
+                    Renewed::start(source, "the read of the files of the keys", S3, patience)
+                }
             }
-            let token = token.as_ref().map(Secret::new);
-            let source =
-                Given { id: Secret::new(id), secret: Secret::new(secret), token, known: None };
-            Renewed::start(source, "the read of the files of the keys", S3, patience)
         }
         AwsCredential::Profile { name, files } => {
             let source = Profile { name: name.clone(), files: files.clone(), known: None };
