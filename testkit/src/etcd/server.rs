@@ -17,6 +17,7 @@ use crate::faults::tls_front::Authority;
 use crate::ports::free_port;
 use crate::processes::process::{Process, until};
 use crate::processes::tool::run;
+use crate::stores::bids::REQUEST_TIMEOUT;
 
 /// The timeout until a member is ready, on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -241,7 +242,7 @@ impl EtcdServer {
                 .files
                 .as_ref()
                 .map(|it| StoreTls { ca_file: Some(it.ca.clone()), own: Some(it.client.clone()) }),
-            request_timeout: Duration::from_secs(5),
+            request_timeout: REQUEST_TIMEOUT,
         }
     }
 

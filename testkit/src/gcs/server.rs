@@ -16,6 +16,7 @@ use crate::faults::tls_front::{Authority, TlsFront};
 use crate::ports::free_port;
 use crate::processes::process::{Process, until};
 use crate::processes::tool::run;
+use crate::stores::bids::REQUEST_TIMEOUT;
 
 /// The timeout until a server is ready, on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -150,7 +151,7 @@ impl GcsServer {
                 .secured
                 .as_ref()
                 .map(|it| StoreTls { ca_file: Some(it.ca.clone()), own: None }),
-            request_timeout: Duration::from_secs(5),
+            request_timeout: REQUEST_TIMEOUT,
         }
     }
 

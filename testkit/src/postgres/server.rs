@@ -20,6 +20,7 @@ use crate::faults::tls_front::Authority;
 use crate::ports::free_port;
 use crate::processes::process::{Process, until};
 use crate::processes::tool::run_as;
+use crate::stores::bids::REQUEST_TIMEOUT;
 
 /// The timeout until a server is ready, on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -311,7 +312,7 @@ impl PostgresServer {
                 .files
                 .as_ref()
                 .map(|it| StoreTls { ca_file: Some(it.ca.clone()), own: Some(it.client.clone()) }),
-            request_timeout: Duration::from_secs(5),
+            request_timeout: REQUEST_TIMEOUT,
         }
     }
 

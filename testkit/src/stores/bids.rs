@@ -15,6 +15,10 @@ pub const A: u128 = 0xA;
 /// The number of another candidate.
 pub const B: u128 = 0xB;
 
+/// The bound on requests to real servers: on a busy machine, signing in to some of them takes seconds in a
+/// debug build.
+pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(15);
+
 /// Returns the bid of the candidate with a number.
 pub fn bid(number: u128) -> Bid {
     bid_as(&format!("candidate {number:X} (100 %)"), number)
