@@ -130,10 +130,10 @@ impl World<'_> {
         let Some(process) = &mut it.process else { return };
         let leading = |it: &Status| matches!(it.standing, Standing::Leader { .. });
         let (was, led) = (process.status.term(), leading(&process.status));
+        process.restart_if_back(moment);
         process.status.standing = process.engine.standing();
         let (is, leads_on) = (process.status.term(), leading(&process.status));
         let leads = process.status.is_leader(moment);
-        process.restart_if_back(moment);
         let renewed_at = process.renewed_at;
         process.jumped_at.take_if(|jumped| was != is || renewed_at >= *jumped);
         process.record(moment, self.now);

@@ -47,8 +47,9 @@ pub struct HoldOff {
 }
 
 impl Process {
-    /// Restarts the waits whose start is later than a clock that went back. A drain that has lapsed counts
-    /// from its start all the same.
+    /// Restarts the waits whose start is later than a clock that went back, before the status of a turn
+    /// is taken over. A drain that had lapsed before the turn counts from its start all the same; one that
+    /// lapses in this turn counts from here, since the core restarts the wait first.
     pub fn restart_if_back(&mut self, now: Moment) {
         let drains = matches!(self.status.standing, Standing::Draining { .. });
         if let Some(work) = self.work.as_mut().filter(|_| drains)

@@ -133,6 +133,20 @@ fn a_drain_whose_lease_lapses_gives_it_back_when_the_drain_would_have_been_over(
 }
 
 #[test]
+fn a_drain_that_lapses_as_a_clock_goes_back_waits_for_its_whole_length_from_there() {
+    let mut bench = Bench::leader_with(draining());
+    step_down(&mut bench, 0).unwrap();
+    bench.publish_acked();
+    bench.next("renew");
+    bench.sleep(DEADLINE);
+    bench.now.boot -= ms(3_600_000);
+    bench.tick();
+    assert_eq!(bench.reason(), Some(Reason::Lapsed));
+    bench.answer(unknown());
+    assert_eq!(bench.next("release"), DRAIN);
+}
+
+#[test]
 fn a_lease_lost_while_draining_is_not_given_back() {
     let mut bench = Bench::leader_with(draining());
     step_down(&mut bench, 0).unwrap();
