@@ -28,7 +28,7 @@ RUN set -eu; \
     fi
 
 # The sources of the dependencies are a layer of their own, which only Cargo.lock makes anew.
-COPY Cargo.toml Cargo.lock ./
+COPY build.rs Cargo.toml Cargo.lock ./
 COPY benches/bare_axum.rs benches/
 # The workspace's other members only have to be named; nothing of them is built.
 COPY simulator/Cargo.toml simulator/
