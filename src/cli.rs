@@ -63,7 +63,7 @@ commas in the variable (quoted if they belong to an exec: probe's command), a li
 file. Durations are written 15s, 1m30s, 1.5m, 500ms. Credentials are \
 never flags: for azure: AZURE_STORAGE_CONNECTION_STRING, AZURE_STORAGE_KEY, AZURE_STORAGE_SAS_TOKEN, \
 workload identity, managed identity and the Azure CLI, in this order; for etcd: ETCD_USERNAME and \
-ETCD_PASSWORD; for postgres: PGUSER, PGPASSWORD and PGPASSFILE; for s3: AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN, \
+ETCD_PASSWORD; for postgres: PGUSER, PGPASSWORD and PGPASSFILE; for redis: REDIS_USERNAME and REDIS_PASSWORD; for s3: AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN, \
 a profile, or a role of the platform; for gs: GOOGLE_APPLICATION_CREDENTIALS, a login of gcloud, or the \
 metadata server. Each variable that holds a secret also with the suffix _FILE.
 
@@ -82,6 +82,8 @@ Examples:
       candidates anywhere, with a lease in etcd
   PGUSER=elections PGPASSWORD_FILE=/run/secrets/pg tenure run --election orders --store postgres://db-1,db-2/app
       candidates anywhere, with a row in PostgreSQL
+  REDIS_PASSWORD_FILE=/run/secrets/redis tenure run --election orders --store redis://cache-1
+      candidates anywhere, with two keys in Redis or Valkey
   tenure run --election orders --store s3://mybucket/elections --s3-region eu-central-1
       candidates anywhere, with an object in S3
   tenure run --election orders --store gs://mybucket/elections

@@ -17,6 +17,8 @@ pub use crate::store::gcs::fuzzing::gcs_answer;
 pub use crate::store::kubernetes::fuzzing::lease;
 #[cfg(feature = "postgres")]
 pub use crate::store::postgres::fuzzing::postgres_answer;
+#[cfg(feature = "redis")]
+pub use crate::store::redis::fuzzing::redis_answer;
 #[cfg(any(feature = "gcs", feature = "s3"))]
 pub use crate::store::register::fuzzing::register_value;
 #[cfg(feature = "s3")]
@@ -42,6 +44,8 @@ pub const TARGETS: &[Target] = &[
     ("peer_stream", peer_stream),
     #[cfg(feature = "postgres")]
     ("postgres_answer", postgres_answer),
+    #[cfg(feature = "redis")]
+    ("redis_answer", redis_answer),
     #[cfg(any(feature = "gcs", feature = "s3"))]
     ("register_value", register_value),
     ("requests", requests),

@@ -7,7 +7,7 @@
 //! store answered.
 //!
 //! Stores differ in three ways:
-//! - *Where the time is counted.* By the store (Azure, etcd, PostgreSQL, a file on one host), or by each observer:
+//! - *Where the time is counted.* By the store (Azure, etcd, PostgreSQL, Redis, a file on one host), or by each observer:
 //!   [`Snapshot::claim`] tells whether the lease has changed since the last read.
 //! - *Where the term comes from.* [`LeaseStore::write_term`] returns it, whether it is a number of
 //!   the store or a counter in the record.
@@ -37,12 +37,14 @@ pub mod kubernetes;
 pub mod memory;
 #[cfg(feature = "postgres")]
 pub mod postgres;
+#[cfg(feature = "redis")]
+pub mod redis;
 #[cfg(any(feature = "gcs", feature = "s3"))]
 pub(crate) mod register;
 mod renewed;
 #[cfg(feature = "s3")]
 pub mod s3;
-#[cfg(any(feature = "etcd", feature = "postgres", feature = "s3"))]
+#[cfg(any(feature = "etcd", feature = "postgres", feature = "redis", feature = "s3"))]
 mod secret;
 
 pub use finding::{Finding, Verdict};
@@ -55,7 +57,7 @@ pub use finding::{Finding, Verdict};
 #[async_trait]
 pub trait LeaseStore: Send + Sync {
     /// Returns the name of the kind of store for status, logs and messages: `azure`, `etcd`,
-    /// `file`, `gcs`, `kubernetes`, `memory`, `postgres`, `s3`.
+    /// `file`, `gcs`, `kubernetes`, `memory`, `postgres`, `redis`, `s3`.
     fn kind(&self) -> &'static str;
 
     /// Returns the properties of this kind of store that the election depends on.
@@ -173,6 +175,10 @@ pub fn open(settings: &Settings) -> anyhow::Result<Arc<dyn LeaseAdmin>> {
         StoreSettings::Postgres(_) => {
             anyhow::bail!("this build does not have the store postgres:")
         }
+        #[cfg(feature = "redis")]
+        StoreSettings::Redis(it) => Arc::new(redis::Redis::open(it)?),
+        #[cfg(not(feature = "redis"))]
+        StoreSettings::Redis(_) => anyhow::bail!("this build does not have the store redis:"),
         #[cfg(feature = "s3")]
         StoreSettings::S3(it) => s3::open(it)?,
         #[cfg(not(feature = "s3"))]
@@ -189,7 +195,13 @@ pub fn open(settings: &Settings) -> anyhow::Result<Arc<dyn LeaseAdmin>> {
 ///
 /// # Errors
 /// Returns everything that is wrong with them.
-#[cfg(any(feature = "etcd", feature = "gcs", feature = "postgres", feature = "s3"))]
+#[cfg(any(
+    feature = "etcd",
+    feature = "gcs",
+    feature = "postgres",
+    feature = "redis",
+    feature = "s3"
+))]
 fn load_tls(files: &crate::config::StoreTls) -> anyhow::Result<crate::tls::ClientTls> {
     crate::tls::ClientTls::load(files.own.as_ref(), files.ca_file.as_deref()).map_err(|faults| {
         let faults: Vec<_> = faults.iter().map(ToString::to_string).collect();
@@ -209,6 +221,8 @@ pub const KINDS: &[&str] = &[
     "memory",
     #[cfg(feature = "postgres")]
     "postgres",
+    #[cfg(feature = "redis")]
+    "redis",
     #[cfg(feature = "s3")]
     "s3",
 ];

@@ -231,9 +231,11 @@ impl Reader<'_> {
         let endpoint = self.optional("azure-endpoint", |it| azure::endpoint(it, insecure));
         let prefix = self.optional("azure-blob-prefix", values::blob_prefix);
         let servers = match &url {
-            Some(Some(StoreUrl::Etcd { addresses, .. } | StoreUrl::Postgres { addresses, .. })) => {
-                Some(addresses.as_slice())
-            }
+            Some(Some(
+                StoreUrl::Etcd { addresses, .. }
+                | StoreUrl::Postgres { addresses, .. }
+                | StoreUrl::Redis { addresses, .. },
+            )) => Some(addresses.as_slice()),
             _ => None,
         };
         let s3 = self.s3_given(matches!(url, Some(Some(StoreUrl::S3 { .. }))));
@@ -258,6 +260,9 @@ impl Reader<'_> {
             Some(StoreUrl::Postgres { addresses, database }) => self
                 .postgres(addresses, database, table, election, tls, request_timeout)
                 .map(|it| StoreSettings::Postgres(Box::new(it))),
+            Some(StoreUrl::Redis { addresses, database }) => self
+                .redis(addresses, database, election, tls, request_timeout)
+                .map(|it| StoreSettings::Redis(Box::new(it))),
             Some(StoreUrl::S3 { bucket, prefix }) => self
                 .s3(bucket, prefix, s3, election, tls, request_timeout)
                 .map(|it| StoreSettings::S3(Box::new(it))),
@@ -297,7 +302,7 @@ impl Reader<'_> {
                 format!(
                     "set a store that all pods share: --store kubernetes:{} for a Lease in the \
                      pod's namespace, azure://ACCOUNT/CONTAINER, etcd://HOST:PORT/PREFIX, \
-                     postgres://HOST/DATABASE, s3://BUCKET, gs://BUCKET; or file:///DIRECTORY if that is \
+                     postgres://HOST/DATABASE, redis://HOST, s3://BUCKET, gs://BUCKET; or file:///DIRECTORY if that is \
                      intended",
                     election.filter(|it| *it != "default").unwrap_or("orders"),
                 ),

@@ -15,6 +15,7 @@ use super::hooks::{Hook, Hooks};
 use super::kubernetes::{KubePublishing, KubernetesSettings, Route};
 use super::peers::{Peers, Rank};
 use super::postgres::PostgresSettings;
+use super::redis::RedisSettings;
 use super::s3::S3Settings;
 use super::scheduled_events::ScheduledEvents;
 use super::store_url::StoreUrl;
@@ -156,6 +157,8 @@ pub enum StoreSettings {
     Etcd(EtcdSettings),
     /// A row in PostgreSQL.
     Postgres(Box<PostgresSettings>),
+    /// Two keys in Redis.
+    Redis(Box<RedisSettings>),
     /// An object in a bucket.
     S3(Box<S3Settings>),
     /// An object in a bucket of Google's.
@@ -177,6 +180,7 @@ impl StoreSettings {
             | Self::Kubernetes(_)
             | Self::Etcd(_)
             | Self::Postgres(_)
+            | Self::Redis(_)
             | Self::S3(_)
             | Self::Gcs(_) => format!("instances on any host that use {self}"),
             Self::Memory => "no other process: the lease is in the memory of this one".to_owned(),
@@ -199,6 +203,11 @@ impl fmt::Display for StoreSettings {
                 let PostgresSettings { servers, database, table, election, .. } = it.as_ref();
                 let servers: Vec<_> = servers.iter().map(ToString::to_string).collect();
                 write!(f, "postgres://{}/{database}/{table}/{election}", servers.join(","))
+            }
+            Self::Redis(it) => {
+                let RedisSettings { servers, database, election, .. } = it.as_ref();
+                let servers: Vec<_> = servers.iter().map(ToString::to_string).collect();
+                write!(f, "redis://{}/{database}/{election}", servers.join(","))
             }
             Self::S3(it) => write!(f, "s3://{}/{}", it.bucket, it.key()),
             Self::Gcs(it) => write!(f, "gs://{}/{}", it.bucket, it.name()),

@@ -11,6 +11,7 @@ mod address;
 mod bucket;
 mod etcd;
 mod postgres;
+mod redis;
 
 pub use address::Address;
 
@@ -50,6 +51,13 @@ pub(super) enum StoreUrl {
         /// The database.
         database: String,
     },
+    /// `redis://HOST[:PORT][,HOST[:PORT]…][/DATABASE]`.
+    Redis {
+        /// The addresses of one server and its replicas.
+        addresses: Vec<Address>,
+        /// The number of the database.
+        database: u16,
+    },
     /// `s3://BUCKET[/PREFIX]`.
     S3 {
         /// The bucket.
@@ -84,6 +92,9 @@ impl fmt::Display for StoreUrl {
             Self::Postgres { addresses, database } => {
                 write!(f, "postgres://{}/{database}", all(addresses))
             }
+            Self::Redis { addresses, database } => {
+                write!(f, "redis://{}/{database}", all(addresses))
+            }
             Self::S3 { bucket, prefix: Some(prefix) } => write!(f, "s3://{bucket}/{prefix}"),
             Self::S3 { bucket, prefix: None } => write!(f, "s3://{bucket}"),
             Self::Gcs { bucket, prefix: Some(prefix) } => write!(f, "gs://{bucket}/{prefix}"),
@@ -99,16 +110,19 @@ fn all(addresses: &[Address]) -> String {
 
 /// The forms of a store URL, for remedies.
 const KINDS: &str = "file:///DIRECTORY, azure://ACCOUNT/CONTAINER, kubernetes:[NAMESPACE/]NAME, \
-                     etcd://HOST:PORT/PREFIX, postgres://HOST:PORT/DATABASE, s3://BUCKET/PREFIX, gs://BUCKET/PREFIX or memory:";
+                     etcd://HOST:PORT/PREFIX, postgres://HOST:PORT/DATABASE, redis://HOST:PORT, s3://BUCKET/PREFIX, gs://BUCKET/PREFIX or memory:";
 
 /// Schemes of planned stores, to tell an unsupported store from a misspelling.
-const PLANNED: [&str; 4] = ["consul", "mongodb", "redis", "zookeeper"];
+const PLANNED: [&str; 3] = ["consul", "mongodb", "zookeeper"];
 
 /// Whether this build has the store `etcd:`.
 const HAS_ETCD: bool = cfg!(feature = "etcd");
 
 /// Whether this build has the store `postgres:`.
 const HAS_POSTGRES: bool = cfg!(feature = "postgres");
+
+/// Whether this build has the store `redis:`.
+const HAS_REDIS: bool = cfg!(feature = "redis");
 
 /// Whether this build has the store `s3:`.
 const HAS_S3: bool = cfg!(feature = "s3");
@@ -135,12 +149,13 @@ pub(super) fn parse(text: &str) -> Result<StoreUrl, Problem> {
         "kubernetes" => kubernetes(rest),
         "etcd" if HAS_ETCD => etcd::parse(rest),
         "postgres" if HAS_POSTGRES => postgres::parse(rest),
+        "redis" if HAS_REDIS => redis::parse(rest),
         "s3" if HAS_S3 => {
             bucket::parse(rest, &bucket::S3).map(|(bucket, prefix)| StoreUrl::S3 { bucket, prefix })
         }
         "gs" if HAS_GCS => bucket::parse(rest, &bucket::GCS)
             .map(|(bucket, prefix)| StoreUrl::Gcs { bucket, prefix }),
-        "etcd" | "postgres" | "s3" => Err(absent(scheme, scheme)),
+        "etcd" | "postgres" | "redis" | "s3" => Err(absent(scheme, scheme)),
         "gs" => Err(absent(scheme, "gcs")),
         "memory" if rest.is_empty() => Ok(StoreUrl::Memory),
         "memory" => Err(Problem::new("has text after memory:", "write memory: alone")),
@@ -180,7 +195,8 @@ fn unsupported(scheme: &str, rest: &str) -> Problem {
         "k8s" | "kube" => Some("kubernetes"),
         "pg" | "postgresql" => Some("postgres"),
         "gcs" => Some("gs"),
-        _ => ["file", "azure", "kubernetes", "etcd", "postgres", "memory", "s3"]
+        "valkey" | "rediss" => Some("redis"),
+        _ => ["file", "azure", "kubernetes", "etcd", "postgres", "redis", "memory", "s3"]
             .into_iter()
             .find(|it| near(it) && it.len() > 2),
     };
@@ -358,7 +374,6 @@ mod tests {
             ("azure://acct/a--b", "\"a--b\"", "single dashes"),
             ("azure://acct.blob.core.windows.net/box", "by its host", "azure://acct/box"),
             ("https://acct.blob.core.windows.net/box", "the URL of", "azure://acct/CONTAINER"),
-            ("redis://host", "does not support", "memory:"),
             ("kubernetes:", "empty name", "kubernetes:NAME"),
             ("kubernetes:a/", "empty name", "kubernetes:NAME"),
             ("kubernetes:/a", "empty namespace", "kubernetes:NAME"),

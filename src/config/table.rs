@@ -43,6 +43,9 @@ pub(super) const ETCD_CREDENTIALS: [&str; 2] = ["ETCD_USERNAME", "ETCD_PASSWORD"
 /// The variables of the user and its password in PostgreSQL, as its own clients have them.
 pub(super) const POSTGRES_CREDENTIALS: [&str; 2] = ["PGUSER", "PGPASSWORD"];
 
+/// The variables of the user and its password in Redis.
+pub(super) const REDIS_CREDENTIALS: [&str; 2] = ["REDIS_USERNAME", "REDIS_PASSWORD"];
+
 /// The variables of the keys of AWS, as its own clients have them.
 pub(super) const AWS_CREDENTIALS: [&str; 3] =
     ["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"];
@@ -106,21 +109,21 @@ pub const SETTINGS: &[Setting] = &[
         otherwise: "`file:` in `/run/tenure`, else in `/var/tmp/tenure-UID`; in Kubernetes none: it must be named",
         help: "Where the lease is kept: `file:///DIRECTORY`, `azure://ACCOUNT/CONTAINER`, \
                `kubernetes:[NAMESPACE/]NAME`, `etcd://HOST:PORT[,HOST:PORT]/PREFIX`, \
-               `postgres://HOST[:PORT][,HOST[:PORT]]/DATABASE`, `s3://BUCKET[/PREFIX]`, `gs://BUCKET[/PREFIX]` or `memory:`",
+               `postgres://HOST[:PORT][,HOST[:PORT]]/DATABASE`, `redis://HOST[:PORT][,HOST[:PORT]][/DATABASE]`, `s3://BUCKET[/PREFIX]`, `gs://BUCKET[/PREFIX]` or `memory:`",
         ..STORE
     },
     Setting {
         name: "store-ca-file",
         kind: Kind::Path,
         otherwise: "those of the system",
-        help: "File with the CA certificates that authenticate the servers of `etcd:`, `postgres:`, `s3:` and `gs:`, read \
-               again when it changes; for `etcd:` and `postgres:` on loopback it asks for TLS",
+        help: "File with the CA certificates that authenticate the servers of `etcd:`, `postgres:`, `redis:`, `s3:` and `gs:`, read \
+               again when it changes; for `etcd:`, `postgres:` and `redis:` on loopback it asks for TLS",
         ..STORE
     },
     Setting {
         name: "store-cert",
         kind: Kind::Path,
-        help: "File with the certificate that this instance presents to the servers of `etcd:` and `postgres:`, \
+        help: "File with the certificate that this instance presents to the servers of `etcd:`, `postgres:` and `redis:`, \
                followed by the intermediate ones, read again when it changes; on loopback it asks for TLS",
         ..STORE
     },
@@ -133,7 +136,7 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         name: "store-insecure",
         default: Some("false"),
-        help: "Allow connections without TLS to servers of `etcd:`, `postgres:`, `s3:` and an emulator of `gs:` on other machines",
+        help: "Allow connections without TLS to servers of `etcd:`, `postgres:`, `redis:`, `s3:` and an emulator of `gs:` on other machines",
         ..STORE
     },
     Setting {

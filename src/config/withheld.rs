@@ -8,8 +8,8 @@
 use super::environment::{Environment, OURS_ALONE};
 use super::store_url::StoreUrl;
 use super::table::{
-    AWS_CREDENTIALS, AZURE_CREDENTIALS, ETCD_CREDENTIALS, Kind, POSTGRES_CREDENTIALS, SETTINGS,
-    Setting,
+    AWS_CREDENTIALS, AZURE_CREDENTIALS, ETCD_CREDENTIALS, Kind, POSTGRES_CREDENTIALS,
+    REDIS_CREDENTIALS, SETTINGS, Setting,
 };
 
 /// The secrets with which Azure's managed identity is asked for tokens, where it has any.
@@ -27,6 +27,7 @@ pub(super) fn of_store(store: Option<&StoreUrl>) -> StoreSecrets {
         Some(StoreUrl::Azure { .. }) => [&AZURE_CREDENTIALS, &IDENTITY],
         Some(StoreUrl::Etcd { .. }) => [&ETCD_CREDENTIALS, &[]],
         Some(StoreUrl::Postgres { .. }) => [&POSTGRES_CREDENTIALS, &[]],
+        Some(StoreUrl::Redis { .. }) => [&REDIS_CREDENTIALS, &[]],
         Some(StoreUrl::S3 { .. }) => [&AWS_CREDENTIALS, &CONTAINER],
         Some(
             StoreUrl::File(_)
@@ -102,9 +103,10 @@ mod tests {
     use super::super::{Flags, Verb, load};
 
     /// The store, and the variables of its secrets.
-    const SECRETS: [(&str, &[&str]); 4] = [
+    const SECRETS: [(&str, &[&str]); 5] = [
         ("etcd://127.0.0.1:1/x", &["ETCD_USERNAME", "ETCD_PASSWORD"]),
         ("postgres://127.0.0.1/x", &["PGUSER", "PGPASSWORD"]),
+        ("redis://127.0.0.1", &["REDIS_USERNAME", "REDIS_PASSWORD"]),
         (
             "azure://acct/leases",
             &["AZURE_STORAGE_KEY", "AZURE_STORAGE_SAS_TOKEN", "IDENTITY_HEADER", "MSI_SECRET"],

@@ -23,6 +23,7 @@ pub mod postgres;
 pub mod processes;
 pub mod races;
 pub mod recorder;
+pub mod redis;
 pub mod s3;
 pub mod soak_report;
 pub mod stores;

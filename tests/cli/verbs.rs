@@ -21,7 +21,7 @@ fn fault_36_each_kind_of_invalid_setting_exits_with_2_and_a_remedy() {
         (&[], &[("POD_NAME", "ä")], &["variable POD_NAME", "--identity"]),
         (&["--advertise", "a b"], &[], &["advertise", "has a space"]),
         (&["--observe=maybe"], &[], &["observe", "true or false"]),
-        (&["--store", "redis://h"], &[], &["store", "azure://ACCOUNT/CONTAINER"]),
+        (&["--store", "mysql://h"], &[], &["store", "azure://ACCOUNT/CONTAINER"]),
         (
             &[],
             &[("KUBERNETES_SERVICE_HOST", "h")],

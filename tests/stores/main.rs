@@ -26,5 +26,7 @@ mod postgres;
 mod postgres_doctor;
 mod race_checker;
 mod races;
+mod redis;
+mod redis_doctor;
 mod s3;
 mod transfer;

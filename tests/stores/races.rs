@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use testkit::races::courses::{
     AzuriteCourse, Course, EtcdCourse, FileCourse, GcsCourse, MemoryCourse, PostgresCourse,
-    S3Course, TableCourse,
+    RedisCourse, S3Course, TableCourse,
 };
 use testkit::races::run::{Plan, run};
 
@@ -47,6 +47,11 @@ async fn races_on_etcd_are_linearizable() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn races_on_postgres_are_linearizable() {
     races(PostgresCourse::start()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn races_on_redis_are_linearizable() {
+    races(RedisCourse::start()).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]

@@ -16,6 +16,7 @@ use tenure::store::gcs;
 use tenure::store::kubernetes::Kubernetes;
 use tenure::store::memory::Memory;
 use tenure::store::postgres::Postgres;
+use tenure::store::redis::Redis;
 use tenure::store::s3;
 
 use super::model::Model;
@@ -26,6 +27,7 @@ use crate::etcd::server::EtcdServer;
 use crate::gcs::server::GcsServer;
 use crate::kubernetes::real_lease::RealLease;
 use crate::postgres::server::PostgresServer;
+use crate::redis::server::RedisServer;
 use crate::s3::server::S3Server;
 
 const MS: u64 = 1_000_000;
@@ -327,6 +329,44 @@ impl Course for PostgresCourse {
         let lock = Lock {
             model: Model::POSTGRES,
             open: Box::new(move || Arc::new(Postgres::open(&settings).expect("good settings"))),
+            clock: RaceClock::new(Passes::Itself),
+            lengths: OF_AZURE,
+            disturb: None,
+            keep: Box::new(()),
+        };
+        prepared(lock, seed).await
+    }
+}
+
+/// `redis:` on Redis itself, whose time passes by itself: no lease ends during a race.
+pub struct RedisCourse(Arc<RedisServer>);
+
+impl RedisCourse {
+    pub fn start() -> Self {
+        Self(RedisServer::shared())
+    }
+}
+
+#[async_trait]
+impl Course for RedisCourse {
+    fn name(&self) -> &'static str {
+        "redis"
+    }
+
+    fn lanes(&self) -> usize {
+        4
+    }
+
+    /// Until the shortest lease ends.
+    fn longest(&self) -> Option<Duration> {
+        Some(OF_AZURE[0])
+    }
+
+    async fn lock(&self, _lane: usize, seed: u64) -> Lock {
+        let settings = self.0.settings(&format!("race-{seed}-{}", fresh("orders")));
+        let lock = Lock {
+            model: Model::REDIS,
+            open: Box::new(move || Arc::new(Redis::open(&settings).expect("good settings"))),
             clock: RaceClock::new(Passes::Itself),
             lengths: OF_AZURE,
             disturb: None,

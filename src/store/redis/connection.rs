@@ -1,0 +1,192 @@
+//! One connection to a server, on which one command is sent after the other, or messages of a channel
+//! arrive.
+//!
+//! A connection whose future was dropped before the reply was complete is of no more use, so its owner
+//! takes it out of its place for the time of a request.
+
+use std::sync::Arc;
+
+use futures::FutureExt;
+use rustls::ClientConfig;
+use rustls::pki_types::ServerName;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio_rustls::TlsConnector;
+
+use super::errors::{RedisError, broken, not_redis, reported, unconnected};
+use super::reply::{self, Reply};
+use super::scripts::{Command, command};
+use crate::config::{Address, RedisSettings};
+use crate::http::resolver::Resolver;
+
+/// A user name and a password.
+pub(super) struct Login {
+    /// `None` for the default user.
+    pub(super) user: Option<String>,
+    pub(super) password: String,
+}
+
+/// What a connection runs over.
+pub(super) trait Stream: AsyncRead + AsyncWrite + Send + Sync + Unpin {}
+
+impl<T: AsyncRead + AsyncWrite + Send + Sync + Unpin> Stream for T {}
+
+/// A connection that is ready for the next command.
+pub(super) struct Connection {
+    stream: Box<dyn Stream>,
+    /// What was received and not looked at yet.
+    received: Vec<u8>,
+    /// Host and port.
+    server: String,
+    /// Whether the last reply was received to its end.
+    is_in_step: bool,
+}
+
+impl Connection {
+    /// Connects, with TLS if there are settings for it, signs in, and selects the database.
+    pub(super) async fn open(
+        server: &Address,
+        settings: &RedisSettings,
+        login: Option<&Login>,
+        tls: Option<Arc<ClientConfig>>,
+        resolver: &Resolver,
+    ) -> Result<Self, RedisError> {
+        let name = server.to_string();
+        let host = server.host.to_string();
+        let stream = resolver
+            .connect(&host, server.port)
+            .await
+            .map_err(|error| unconnected(&error, &name))?;
+        let stream: Box<dyn Stream> = match tls {
+            None => Box::new(stream),
+            Some(tls) => {
+                let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
+                let host = ServerName::try_from(host).map_err(|_| not_redis(&name))?;
+                let connected = TlsConnector::from(tls).connect(host, stream).await;
+                Box::new(connected.map_err(|error| broken(&error, &name))?)
+            }
+        };
+        let mut it = Self::over(stream, name);
+        if let Some(Login { user, password }) = login {
+            let user = user.as_deref();
+            let all: Vec<_> = ["AUTH"].into_iter().chain(user).chain([&password[..]]).collect();
+            it.ask(&command(&all)).await?;
+        }
+        if settings.database != 0 {
+            it.ask(&command(&["SELECT", &settings.database.to_string()])).await?;
+        }
+        Ok(it)
+    }
+
+    /// Uses what is connected already.
+    pub(super) fn over(stream: Box<dyn Stream>, server: String) -> Self {
+        Self { stream, received: Vec::new(), server, is_in_step: true }
+    }
+
+    /// Sends a command; returns its reply.
+    pub(super) async fn ask(&mut self, command: &Command) -> Result<Reply, RedisError> {
+        self.is_in_step = false;
+        let bytes = reply::format(command);
+        let sent = async {
+            self.stream.write_all(&bytes).await?;
+            self.stream.flush().await
+        };
+        sent.await.map_err(|error| broken(&error, &self.server))?;
+        let reply = self.receive().await?;
+        self.is_in_step = true;
+        match reply {
+            Reply::Error(words) => Err(reported(&words, &self.server)),
+            reply => Ok(reply),
+        }
+    }
+
+    /// Returns the next message of the channel that was subscribed to. May be dropped at any time.
+    pub(super) async fn message(&mut self) -> Result<String, RedisError> {
+        loop {
+            let reply = self.receive().await?;
+            if let [kind, _channel, payload] = reply.parts()
+                && kind.text() == Some("message")
+                && let Some(payload) = payload.text()
+            {
+                return Ok(payload.to_owned());
+            }
+        }
+    }
+
+    /// Returns whether the last reply was received to its end, so that another command may follow.
+    pub(super) fn is_in_step(&self) -> bool {
+        self.is_in_step
+    }
+
+    /// Returns whether the connection is still there, as far as is known here: a server sends nothing
+    /// unasked before it closes it.
+    pub(super) fn is_alive(&mut self) -> bool {
+        self.received.is_empty() && self.fill().now_or_never().is_none()
+    }
+
+    /// Returns the next reply. May be dropped at any time.
+    async fn receive(&mut self) -> Result<Reply, RedisError> {
+        loop {
+            let taken = reply::take(&mut self.received).map_err(|_| not_redis(&self.server))?;
+            match taken {
+                Some(reply) => return Ok(reply),
+                None => self.fill().await?,
+            }
+        }
+    }
+
+    /// Waits for more. May be dropped at any time.
+    async fn fill(&mut self) -> Result<(), RedisError> {
+        match self.stream.read_buf(&mut self.received).await {
+            Ok(1..) => Ok(()),
+            Ok(0) => Err(RedisError::Disconnected(format!(
+                "{} closed the connection, or asks for TLS, or is no Redis server",
+                self.server
+            ))),
+            Err(error) => Err(broken(&error, &self.server)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Cursor;
+
+    use super::*;
+
+    fn connection(received: &str) -> Connection {
+        let received = Cursor::new(received.as_bytes().to_vec());
+        let stream = tokio::io::join(received, tokio::io::sink());
+        Connection::over(Box::new(stream), "h:1".to_owned())
+    }
+
+    #[test]
+    fn a_reply_counts_only_when_it_is_whole() {
+        let asked = |received| {
+            let mut it = connection(received);
+            let outcome = it.ask(&command(&["PING"])).now_or_never().expect("all of it is there");
+            (outcome, it.is_in_step())
+        };
+        assert_eq!(asked("+PONG\r\n"), (Ok(Reply::Text(b"PONG".to_vec())), true));
+        let (outcome, is_in_step) = asked("-READONLY no\r\n");
+        assert!(matches!(outcome, Err(RedisError::Replica(_))) && is_in_step, "{outcome:?}");
+        let (outcome, is_in_step) = asked("*2\r\n:1\r\n");
+        assert!(matches!(outcome, Err(RedisError::Disconnected(_))) && !is_in_step, "{outcome:?}");
+        let (outcome, is_in_step) = asked("HTTP/1.1 400 Bad Request\r\n");
+        assert!(matches!(outcome, Err(RedisError::Invalid(_))) && !is_in_step, "{outcome:?}");
+    }
+
+    #[test]
+    fn a_rest_of_an_earlier_reply_is_no_reply_to_the_next_command() {
+        let mut it = connection("+first\r\n+second\r\n");
+        it.ask(&command(&["PING"])).now_or_never().unwrap().unwrap();
+        assert!(!it.is_alive());
+    }
+
+    #[test]
+    fn messages_are_told_from_what_else_arrives() {
+        let mut it = connection(
+            "*3\r\n$9\r\nsubscribe\r\n$1\r\nc\r\n:1\r\n*3\r\n$7\r\nmessage\r\n$1\r\nc\r\n$2\r\nhi\r\n",
+        );
+        assert_eq!(it.message().now_or_never(), Some(Ok("hi".to_owned())));
+    }
+}
