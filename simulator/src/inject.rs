@@ -228,6 +228,11 @@ impl World<'_> {
                 let length = self.scenario.longest(|it| it.lease_duration);
                 self.examination.third_party_until = self.now + length;
             }
+            // A restart of a server that saves nothing.
+            Kind::Touch if kind == store::Kind::Keys && held && self.faults.is_multiple_of(4) => {
+                self.store.lose(true);
+                self.checker.record_lost = true;
+            }
             Kind::Touch
                 if matches!(
                     kind,
@@ -235,6 +240,7 @@ impl World<'_> {
                         | store::Kind::Bucket
                         | store::Kind::Cluster
                         | store::Kind::Row
+                        | store::Kind::Keys
                 ) =>
             {
                 self.store.touch(self.now);

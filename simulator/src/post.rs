@@ -229,7 +229,7 @@ impl World<'_> {
     fn least_clock(&self, node: u8) -> u64 {
         let it = &self.nodes[usize::from(node)];
         let millis = match self.store.kind() {
-            Kind::Blob | Kind::Object | Kind::Bucket | Kind::Cluster | Kind::Row => {
+            Kind::Blob | Kind::Object | Kind::Bucket | Kind::Cluster | Kind::Row | Kind::Keys => {
                 self.store.unix_millis(self.now)
             }
             Kind::Host if !it.wall_disturbed => {

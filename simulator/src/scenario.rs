@@ -87,7 +87,8 @@ impl Scenario {
             0..=1 => Kind::Blob,
             2..=3 => Kind::Object,
             4..=5 => Kind::Cluster,
-            6..=7 => Kind::Row,
+            6 => Kind::Row,
+            7 => Kind::Keys,
             8..=9 => Kind::Bucket,
             _ => Kind::Host,
         };
@@ -110,7 +111,9 @@ impl Scenario {
         nodes.iter_mut().for_each(|it| it.keep_to(share));
         let store_ppm = (share * (rng.f64() * 2.0 - 1.0)) as i64;
         let clocks_apart = match store {
-            Kind::Row => nodes.iter().map(|it| it.freeze_budget).min().unwrap_or_default() / 2,
+            Kind::Row | Kind::Keys => {
+                nodes.iter().map(|it| it.freeze_budget).min().unwrap_or_default() / 2
+            }
             Kind::Blob | Kind::Object | Kind::Bucket | Kind::Cluster | Kind::Host => 0,
         };
         nodes.iter_mut().for_each(|it| it.freeze_budget -= clocks_apart);

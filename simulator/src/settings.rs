@@ -67,7 +67,7 @@ impl Scale {
             0 => log_span(rng, self.longest / 4, self.longest),
             _ => self.longest,
         };
-        let unit = if matches!(self.store, Kind::Host | Kind::Row | Kind::Bucket) {
+        let unit = if matches!(self.store, Kind::Host | Kind::Row | Kind::Keys | Kind::Bucket) {
             MILLI
         } else {
             SECOND
@@ -82,7 +82,9 @@ fn limits(store: Kind) -> (Span, Span) {
         Kind::Blob => (15 * SECOND, 60 * SECOND),
         Kind::Object => (SECOND, LONGEST),
         Kind::Cluster => (2 * SECOND, LONGEST),
-        Kind::Host | Kind::Row | Kind::Bucket => (SHORTEST_DEADLINE + LEAST_MARGIN, LONGEST),
+        Kind::Host | Kind::Row | Kind::Keys | Kind::Bucket => {
+            (SHORTEST_DEADLINE + LEAST_MARGIN, LONGEST)
+        }
     }
 }
 

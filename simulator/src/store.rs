@@ -1,5 +1,5 @@
 //! The simulated store: a blob by Microsoft's lease tables, a Lease of Kubernetes, an object in a bucket,
-//! two keys of etcd, a row of PostgreSQL, or a record on one host, with a clock of its own.
+//! two keys of etcd, a row of PostgreSQL, two keys of Redis, or a record on one host, with a clock of its own.
 //!
 //! It loses nothing and returns no errors; the network and the faults do.
 
@@ -41,6 +41,9 @@ pub enum Kind {
     Cluster,
     /// A row of PostgreSQL: a claim until a time of the server's clock, and a record.
     Row,
+    /// Two keys of Redis: the same, but the lease ends with a millisecond of the server's clock, which is
+    /// stepped, and a restart may forget both.
+    Keys,
     /// A record on one host, as in `file:` and `memory:`.
     Host,
 }
@@ -58,7 +61,7 @@ impl Kind {
 
     /// Returns whether a bid need create nothing first.
     fn exists_from_the_start(self) -> bool {
-        matches!(self, Self::Host | Self::Cluster | Self::Row)
+        matches!(self, Self::Host | Self::Cluster | Self::Row | Self::Keys)
     }
 }
 
@@ -77,7 +80,7 @@ pub struct Store {
     cluster: Cluster,
     /// The claim in the row.
     row: Option<row::Claim>,
-    /// By how much the clocks of the servers that may count the row's time differ.
+    /// By how much the clocks of the servers that may count the row's time differ, or one is stepped.
     apart: Duration,
     /// By how many nanoseconds the clock of the present one is ahead.
     ahead: i64,
@@ -180,7 +183,7 @@ impl Store {
             // A claim under a lease of an earlier request is counted anew.
             Kind::Cluster => 6,
             Kind::Object | Kind::Bucket => 3,
-            Kind::Host | Kind::Row => 1,
+            Kind::Host | Kind::Row | Kind::Keys => 1,
         }
     }
 
@@ -195,7 +198,7 @@ impl Store {
             Kind::Blob => {
                 Rules { longest_lease: Some(Duration::from_secs(60)), missing_is_free: false }
             }
-            Kind::Object | Kind::Bucket | Kind::Cluster | Kind::Row => {
+            Kind::Object | Kind::Bucket | Kind::Cluster | Kind::Row | Kind::Keys => {
                 Rules { longest_lease: None, missing_is_free: false }
             }
             Kind::Host => Rules { longest_lease: None, missing_is_free: true },
@@ -239,7 +242,7 @@ impl Store {
         match self.kind {
             Kind::Object | Kind::Bucket => return self.stands(lease),
             Kind::Cluster => return self.claims(lease),
-            Kind::Row => return self.has_row(lease),
+            Kind::Row | Kind::Keys => return self.has_row(lease),
             Kind::Blob | Kind::Host => (),
         }
         matches!(&self.lease, Lease::Leased { id, .. } if *id == lease)
@@ -291,7 +294,7 @@ impl Store {
         match self.kind {
             Kind::Object | Kind::Bucket => self.standing.as_ref().and_then(Standing::named),
             Kind::Cluster => self.cluster.claim.and_then(|it| it.nonce),
-            Kind::Row => self.live(self.time(now)).and_then(|it| it.nonce),
+            Kind::Row | Kind::Keys => self.live(self.time(now)).and_then(|it| it.nonce),
             Kind::Blob | Kind::Host => self.record.nonce.filter(|_| self.is_leased(now)),
         }
     }
@@ -302,7 +305,7 @@ impl Store {
         match self.kind {
             Kind::Object | Kind::Bucket => self.standing.as_ref().is_some_and(|it| time < it.until),
             Kind::Cluster => self.cluster.claim.is_some_and(|it| time < it.counted.deleted),
-            Kind::Row => self.live(time).is_some(),
+            Kind::Row | Kind::Keys => self.live(time).is_some(),
             Kind::Blob | Kind::Host => matches!(self.lease.state(time), "leased" | "breaking"),
         }
     }
@@ -335,7 +338,7 @@ impl Store {
         match self.kind {
             Kind::Object | Kind::Bucket => return self.step_object(op, stage, time, wrote),
             Kind::Cluster => return self.step_cluster(op, stage, time, wrote),
-            Kind::Row => return self.step_row(op, time, wrote),
+            Kind::Row | Kind::Keys => return self.step_row(op, time, wrote),
             Kind::Blob | Kind::Host => (),
         }
         match (op, stage) {

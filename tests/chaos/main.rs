@@ -17,6 +17,7 @@ mod poison;
 mod postgres;
 mod processes;
 mod record;
+mod redis;
 mod s3;
 mod soak;
 mod store;

@@ -17,7 +17,7 @@ use tenure::store::LeaseAdmin;
 /// A simulated store that counts the time of its lease.
 struct Simulated<const KIND: usize>(SimulatedLock);
 
-const KINDS: [Kind; 4] = [Kind::Blob, Kind::Host, Kind::Cluster, Kind::Row];
+const KINDS: [Kind; 5] = [Kind::Blob, Kind::Host, Kind::Cluster, Kind::Row, Kind::Keys];
 
 const OBSERVED: [Kind; 2] = [Kind::Object, Kind::Bucket];
 
@@ -35,8 +35,12 @@ impl<const KIND: usize> Harness for Simulated<KIND> {
 
     async fn advance(&self, by: Duration) {
         // A cluster deletes a claim some time after its lease has ended.
-        let late = KINDS[KIND] == Kind::Cluster && by >= Self::LEASE;
-        self.0.advance(if late { by * 5 / 4 + Duration::from_millis(500) } else { by });
+        self.0.advance(match KINDS[KIND] {
+            Kind::Cluster if by >= Self::LEASE => by * 5 / 4 + Duration::from_millis(500),
+            // Its last millisecond is over then.
+            Kind::Keys => by + Duration::from_millis(1),
+            _ => by,
+        });
     }
 
     async fn delete(&self) {
@@ -129,5 +133,6 @@ testkit::conformance!(simulated_blob, Simulated<0>);
 testkit::conformance!(simulated_host, Simulated<1>);
 testkit::conformance!(simulated_cluster, Simulated<2>);
 testkit::conformance!(simulated_row, Simulated<3>);
+testkit::conformance!(simulated_keys, Simulated<4>);
 testkit::conformance!(simulated_object, Observed<0>, observed);
 testkit::conformance!(simulated_bucket, Observed<1>, observed);

@@ -14,6 +14,7 @@ use tenure::lease::{
 };
 use tenure::store::BreakOutcome;
 
+use super::row::TICK;
 use super::third_party::third_party;
 use super::{Kind, Stage, Step, Store};
 
@@ -333,6 +334,7 @@ impl Store {
         match self.kind {
             Kind::Cluster => latest(lease),
             Kind::Row => self.apart,
+            Kind::Keys => self.apart + TICK,
             Kind::Blob | Kind::Object | Kind::Bucket | Kind::Host => Duration::ZERO,
         }
     }

@@ -1,6 +1,7 @@
 //! The simulated PostgreSQL: a row with a claim, which ends at a time of the server's clock, and a record.
 //! Each request is one transaction. After a failover to a synchronous standby, which has every commit,
-//! another clock counts.
+//! another clock counts. Two keys of Redis are the same, with one script for each request, and a clock that
+//! is stepped.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +11,10 @@ use tenure::lease::{Bid, Cause, Failure, LeaseId, Nonce, Record, Snapshot, Store
 use tenure::store::BreakOutcome;
 
 use super::third_party::third_party;
-use super::{Step, Store};
+use super::{Kind, Step, Store};
+
+/// What the clock of Redis counts in.
+pub(super) const TICK: Duration = Duration::from_millis(1);
 
 /// The claim.
 #[derive(Clone, Copy, Debug)]
@@ -59,6 +63,17 @@ impl Store {
         })
     }
 
+    /// Returns when a claim ends that is counted from now on. Redis knows the millisecond, and keeps a key
+    /// until the last one is over.
+    fn end(&self, time: Duration, length: Duration) -> Duration {
+        if self.kind != Kind::Keys {
+            return time + length;
+        }
+        let whole = |it: Duration| it.as_nanos() / TICK.as_nanos();
+        let last = whole(time) + whole(length + TICK - Duration::from_nanos(1));
+        Duration::from_millis(u64::try_from(last).unwrap_or(u64::MAX - 1) + 1)
+    }
+
     /// Returns the claim, if it has not ended.
     pub(super) fn live(&self, time: Duration) -> Option<Claim> {
         self.row.filter(|it| time < it.ends)
@@ -90,7 +105,7 @@ impl Store {
             lease: bid.lease,
             nonce: Some(bid.nonce),
             length: bid.lease_duration,
-            ends: time + bid.lease_duration,
+            ends: self.end(time, bid.lease_duration),
             is_breaking: false,
         });
         self.changed_hands();
@@ -99,7 +114,7 @@ impl Store {
 
     fn extend_row(&mut self, bid: &Bid, time: Duration) -> Result<(), StoreError> {
         let claim = self.own(bid, time)?;
-        self.row = Some(Claim { ends: time + bid.lease_duration, ..claim });
+        self.row = Some(Claim { ends: self.end(time, bid.lease_duration), ..claim });
         Ok(())
     }
 
@@ -171,7 +186,7 @@ impl Store {
         let Some(length) = length.or(held).filter(|_| !(free_only && held.is_some())) else {
             return;
         };
-        let (lease, ends) = (third_party(number), time + length);
+        let (lease, ends) = (third_party(number), self.end(time, length));
         self.row = Some(Claim { lease, nonce: None, length, ends, is_breaking: false });
         self.changed_hands();
     }
@@ -183,7 +198,7 @@ impl Store {
         self
     }
 
-    /// A synchronous standby is the primary from now on, with its own clock.
+    /// A synchronous standby is the primary from now on, with its own clock; or the one clock is stepped.
     pub(super) fn fail_over(&mut self) {
         self.failovers += 1;
         // As good as random, from minus to plus one half.

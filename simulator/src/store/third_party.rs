@@ -22,7 +22,7 @@ impl Store {
         match self.kind {
             Kind::Object | Kind::Bucket => return self.break_object(period.is_some(), time),
             Kind::Cluster => return self.break_claim(period.is_some(), time),
-            Kind::Row => return self.break_row(period.is_some(), time),
+            Kind::Row | Kind::Keys => return self.break_row(period.is_some(), time),
             Kind::Blob | Kind::Host => (),
         }
         if !self.is_leased(now) {
@@ -38,12 +38,12 @@ impl Store {
         BreakOutcome::Held { record, free_in }
     }
 
-    /// Changes the lease id. In an object, a cluster or a row, a candidate of another kind acquires the lease, and
+    /// Changes the lease id. In an object, a cluster, a row or keys, a candidate of another kind acquires the lease, and
     /// does not renew it.
     pub fn change_lease(&mut self, number: u64, now: Instant) {
         match self.kind {
             Kind::Cluster => return self.take_claim(number, None, false, self.time(now)),
-            Kind::Row => return self.take_row(number, None, false, self.time(now)),
+            Kind::Row | Kind::Keys => return self.take_row(number, None, false, self.time(now)),
             Kind::Blob | Kind::Object | Kind::Bucket | Kind::Host => (),
         }
         if let Some(length) = self.standing.as_ref().map(|it| it.length) {
@@ -61,7 +61,7 @@ impl Store {
         match self.kind {
             Kind::Object | Kind::Bucket => return self.take_object(number, length, true, time),
             Kind::Cluster => return self.take_claim(number, Some(length), true, time),
-            Kind::Row => return self.take_row(number, Some(length), true, time),
+            Kind::Row | Kind::Keys => return self.take_row(number, Some(length), true, time),
             Kind::Blob | Kind::Host => (),
         }
         let _ = self.lease.acquire(third_party(number), Some(length), time);
@@ -81,12 +81,13 @@ impl Store {
     }
 
     /// Writes to a field outside of lease and record: a label, an annotation. In a cluster, another member
-    /// leads from now on; of PostgreSQL, a standby.
+    /// leads from now on; of PostgreSQL, a standby. The clock of Redis is
+    /// stepped.
     pub fn touch(&mut self, now: Instant) {
         match self.kind {
             Kind::Object | Kind::Bucket if self.exists => self.touched(),
             Kind::Cluster => self.promote(self.time(now)),
-            Kind::Row => self.fail_over(),
+            Kind::Row | Kind::Keys => self.fail_over(),
             _ => (),
         }
     }
