@@ -62,7 +62,7 @@ Each setting is also a variable (--lease-duration is TENURE_LEASE_DURATION) and 
 commas in the variable (quoted if they belong to an exec: probe's command), a list in the \
 file. Durations are written 15s, 1m30s, 1.5m, 500ms. Credentials are \
 never flags: for azure: AZURE_STORAGE_CONNECTION_STRING, AZURE_STORAGE_KEY, AZURE_STORAGE_SAS_TOKEN, \
-workload identity, managed identity and the Azure CLI, in this order; for etcd: ETCD_USERNAME and \
+workload identity, managed identity and the Azure CLI, in this order; for consul: CONSUL_HTTP_TOKEN; for etcd: ETCD_USERNAME and \
 ETCD_PASSWORD; for postgres: PGUSER, PGPASSWORD and PGPASSFILE; for redis: REDIS_USERNAME and REDIS_PASSWORD; for s3: AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN, \
 a profile, or a role of the platform; for gs: GOOGLE_APPLICATION_CREDENTIALS, a login of gcloud, or the \
 metadata server. Each variable that holds a secret also with the suffix _FILE.
@@ -78,6 +78,8 @@ Examples:
       in a pod: with a Lease in its namespace, and a Service that selects tenure.dev/role=active
   tenure run --store kubernetes:prod/orders --kube-api http://127.0.0.1:8001
       the same Lease from outside the cluster, through `kubectl proxy`
+  CONSUL_HTTP_TOKEN_FILE=/run/secrets/consul tenure run --election orders --store consul://127.0.0.1:8500/tenure
+      candidates anywhere, with a lock in Consul by the agent on this host
   tenure run --election orders --store etcd://etcd-1:2379,etcd-2:2379/tenure --store-ca-file /etc/etcd/ca.crt
       candidates anywhere, with a lease in etcd
   PGUSER=elections PGPASSWORD_FILE=/run/secrets/pg tenure run --election orders --store postgres://db-1,db-2/app

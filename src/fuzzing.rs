@@ -9,6 +9,8 @@ pub use crate::config::fuzzing::{duration, settings_file, store_url};
 pub use crate::http::listener::fuzzing::requests;
 pub use crate::peers::fuzzing::peer_stream;
 pub use crate::store::azure::fuzzing::{azure_answer, azure_record, credential};
+#[cfg(feature = "consul")]
+pub use crate::store::consul::fuzzing::consul_answer;
 #[cfg(feature = "etcd")]
 pub use crate::store::etcd::fuzzing::etcd_answer;
 pub use crate::store::file::fuzzing::file_record;
@@ -33,6 +35,8 @@ pub const TARGETS: &[Target] = &[
     ("azure_answer", azure_answer),
     ("azure_record", azure_record),
     ("client", client),
+    #[cfg(feature = "consul")]
+    ("consul_answer", consul_answer),
     ("credential", credential),
     ("duration", duration),
     #[cfg(feature = "etcd")]

@@ -7,7 +7,7 @@
 //! store answered.
 //!
 //! Stores differ in three ways:
-//! - *Where the time is counted.* By the store (Azure, etcd, PostgreSQL, Redis, a file on one host), or by each observer:
+//! - *Where the time is counted.* By the store (Azure, Consul, etcd, PostgreSQL, Redis, a file on one host), or by each observer:
 //!   [`Snapshot::claim`] tells whether the lease has changed since the last read.
 //! - *Where the term comes from.* [`LeaseStore::write_term`] returns it, whether it is a number of
 //!   the store or a counter in the record.
@@ -23,15 +23,17 @@ use crate::config::{Settings, StoreSettings};
 use crate::lease::{Bid, Change, Grant, Record, Rules, Snapshot, StoreError, Successor, Version};
 
 pub mod azure;
-#[cfg(any(feature = "etcd", feature = "gcs", feature = "s3"))]
+#[cfg(any(feature = "consul", feature = "etcd", feature = "gcs", feature = "s3"))]
 mod client;
+#[cfg(feature = "consul")]
+pub mod consul;
 #[cfg(feature = "etcd")]
 pub mod etcd;
 pub mod file;
 mod finding;
 #[cfg(feature = "gcs")]
 pub mod gcs;
-#[cfg(any(feature = "etcd", feature = "gcs", feature = "s3"))]
+#[cfg(any(feature = "consul", feature = "etcd", feature = "gcs", feature = "s3"))]
 mod json;
 pub mod kubernetes;
 pub mod memory;
@@ -44,8 +46,10 @@ pub(crate) mod register;
 mod renewed;
 #[cfg(feature = "s3")]
 pub mod s3;
-#[cfg(any(feature = "etcd", feature = "postgres", feature = "redis", feature = "s3"))]
+#[cfg(any(feature = "consul", feature = "etcd", feature = "postgres", feature = "redis", feature = "s3"))]
 mod secret;
+#[cfg(any(feature = "consul", feature = "etcd"))]
+mod turns;
 
 pub use finding::{Finding, Verdict};
 
@@ -56,7 +60,7 @@ pub use finding::{Finding, Verdict};
 /// [`StoreError::Unknown`] until the backend can prove that it is definite (R4).
 #[async_trait]
 pub trait LeaseStore: Send + Sync {
-    /// Returns the name of the kind of store for status, logs and messages: `azure`, `etcd`,
+    /// Returns the name of the kind of store for status, logs and messages: `azure`, `consul`, `etcd`,
     /// `file`, `gcs`, `kubernetes`, `memory`, `postgres`, `redis`, `s3`.
     fn kind(&self) -> &'static str;
 
@@ -165,6 +169,10 @@ pub fn open(settings: &Settings) -> anyhow::Result<Arc<dyn LeaseAdmin>> {
         StoreSettings::File(file) => Arc::new(file::FileStore::open(file)),
         StoreSettings::Azure(azure) => Arc::new(azure::Azure::open(azure.as_ref().clone())?),
         StoreSettings::Kubernetes(lease) => Arc::new(kubernetes::Kubernetes::open(lease)?),
+        #[cfg(feature = "consul")]
+        StoreSettings::Consul(it) => Arc::new(consul::Consul::open(it)?),
+        #[cfg(not(feature = "consul"))]
+        StoreSettings::Consul(_) => anyhow::bail!("this build does not have the store consul:"),
         #[cfg(feature = "etcd")]
         StoreSettings::Etcd(etcd) => Arc::new(etcd::Etcd::open(etcd)?),
         #[cfg(not(feature = "etcd"))]
@@ -196,10 +204,13 @@ pub fn open(settings: &Settings) -> anyhow::Result<Arc<dyn LeaseAdmin>> {
 /// # Errors
 /// Returns everything that is wrong with them.
 #[cfg(any(
+    feature = "consul",
+    
     feature = "etcd",
     feature = "gcs",
     feature = "postgres",
-    feature = "redis",
+    feature
+    = "redis",
     feature = "s3"
 ))]
 fn load_tls(files: &crate::config::StoreTls) -> anyhow::Result<crate::tls::ClientTls> {
@@ -212,6 +223,8 @@ fn load_tls(files: &crate::config::StoreTls) -> anyhow::Result<crate::tls::Clien
 /// The kinds of store that this build has.
 pub const KINDS: &[&str] = &[
     "azure",
+    #[cfg(feature = "consul")]
+    "consul",
     #[cfg(feature = "etcd")]
     "etcd",
     "file",

@@ -226,11 +226,11 @@ impl Reader<'_> {
         let in_postgres = matches!(store, Some(StoreUrl::Postgres { .. }));
         let in_s3 = matches!(store, Some(StoreUrl::S3 { .. }));
         let with_certificate =
-            in_postgres || matches!(store, Some(StoreUrl::Etcd { .. } | StoreUrl::Redis { .. }));
+            in_postgres || matches!(store, Some(StoreUrl::Consul { .. } | StoreUrl::Etcd { .. } | StoreUrl::Redis { .. }));
         let no_certificate = "the store is none of etcd:, postgres: and redis:";
         let in_gcs = matches!(store, Some(StoreUrl::Gcs { .. }));
         let on_servers = in_s3 || in_gcs || with_certificate;
-        let no_servers = "the store is none of etcd:, postgres:, redis:, s3: and gs:";
+        let no_servers = "the store is none of consul:, etcd:, postgres:, redis:, s3: and gs:";
         let no_s3 = "the store is not s3:";
         for (subject, used, why) in [
             ("azure-endpoint", in_azure, no_azure),

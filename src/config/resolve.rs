@@ -201,10 +201,14 @@ impl Reader<'_> {
         let limits = match store {
             Some(StoreUrl::Azure { .. }) => Limits::Azure,
             Some(StoreUrl::Kubernetes { .. }) => Limits::Kubernetes,
+            Some(StoreUrl::Consul { .. }) => Limits::Consul,
             Some(StoreUrl::Etcd { .. }) => Limits::Etcd,
             Some(StoreUrl::Gcs { .. }) => Limits::Gcs,
             _ => Limits::None,
         };
+        if limits == Limits::Consul {
+            self.warn_of_lock_delay(timings.lease_duration);
+        }
         let stop = stop_timeout.filter(|_| self.verb == Verb::Exec);
         for Broken { setting, others, mut problem } in timings::check(&timings, limits, stop) {
             let parts = [&others[..], &[setting]].concat();
@@ -232,9 +236,12 @@ impl Reader<'_> {
         let prefix = self.optional("azure-blob-prefix", values::blob_prefix);
         let servers = match &url {
             Some(Some(
+                StoreUrl::Consul { addresses, .. }
+                | 
                 StoreUrl::Etcd { addresses, .. }
                 | StoreUrl::Postgres { addresses, .. }
                 | StoreUrl::Redis { addresses, .. },
+            ,
             )) => Some(addresses.as_slice()),
             _ => None,
         };
@@ -254,6 +261,9 @@ impl Reader<'_> {
             Some(StoreUrl::Kubernetes { namespace, name }) => {
                 self.lease(cluster, namespace, name, request_timeout).map(StoreSettings::Kubernetes)
             }
+            Some(StoreUrl::Consul { addresses, prefix }) => self
+                .consul(&addresses, prefix, election, tls, request_timeout)
+                .map(StoreSettings::Consul),
             Some(StoreUrl::Etcd { addresses, prefix }) => self
                 .etcd(&addresses, prefix, election, tls, request_timeout)
                 .map(StoreSettings::Etcd),
@@ -301,7 +311,7 @@ impl Reader<'_> {
                  own",
                 format!(
                     "set a store that all pods share: --store kubernetes:{} for a Lease in the \
-                     pod's namespace, azure://ACCOUNT/CONTAINER, etcd://HOST:PORT/PREFIX, \
+                     pod's namespace, azure://ACCOUNT/CONTAINER, consul://HOST:PORT/PREFIX, etcd://HOST:PORT/PREFIX, \
                      postgres://HOST/DATABASE, redis://HOST, s3://BUCKET, gs://BUCKET; or file:///DIRECTORY if that is \
                      intended",
                     election.filter(|it| *it != "default").unwrap_or("orders"),

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use super::admin::Admin;
 use super::azure::{AzureCredential, AzureSettings};
+use super::consul::ConsulSettings;
 use super::duration;
 use super::etcd::EtcdSettings;
 use super::gcs::GcsSettings;
@@ -153,6 +154,8 @@ pub enum StoreSettings {
     Azure(Box<AzureSettings>),
     /// A Lease in Kubernetes.
     Kubernetes(KubernetesSettings),
+    /// A key in Consul.
+    Consul(ConsulSettings),
     /// A key in etcd.
     Etcd(EtcdSettings),
     /// A row in PostgreSQL.
@@ -178,6 +181,7 @@ impl StoreSettings {
             }
             Self::Azure(_)
             | Self::Kubernetes(_)
+            | Self::Consul(_)
             | Self::Etcd(_)
             | Self::Postgres(_)
             | Self::Redis(_)
@@ -195,6 +199,10 @@ impl fmt::Display for StoreSettings {
             Self::File(it) => StoreUrl::File(it.directory.clone()).fmt(f),
             Self::Azure(it) => write!(f, "azure://{}/{}/{}", it.account, it.container, it.blob),
             Self::Kubernetes(it) => write!(f, "kubernetes:{}/{}", it.namespace, it.name),
+            Self::Consul(it) => {
+                let servers: Vec<_> = it.servers.iter().map(|it| it.authority()).collect();
+                write!(f, "consul://{}/{}/{}", servers.join(","), it.prefix, it.election)
+            }
             Self::Etcd(it) => {
                 let members: Vec<_> = it.members.iter().map(|it| it.authority()).collect();
                 write!(f, "etcd://{}/{}/{}", members.join(","), it.prefix, it.election)

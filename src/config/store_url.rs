@@ -9,6 +9,7 @@ use super::kubernetes_names as names;
 
 mod address;
 mod bucket;
+mod consul;
 mod etcd;
 mod postgres;
 mod redis;
@@ -36,6 +37,13 @@ pub(super) enum StoreUrl {
         namespace: Option<String>,
         /// The Lease.
         name: String,
+    },
+    /// `consul://HOST:PORT[,HOST:PORT…]/PREFIX`.
+    Consul {
+        /// The addresses of servers or agents of one cluster, each with its port.
+        addresses: Vec<Address>,
+        /// The prefix of the keys, without a slash at either end.
+        prefix: String,
     },
     /// `etcd://HOST:PORT[,HOST:PORT…]/PREFIX`.
     Etcd {
@@ -88,6 +96,9 @@ impl fmt::Display for StoreUrl {
                 write!(f, "kubernetes:{namespace}/{name}")
             }
             Self::Kubernetes { namespace: None, name } => write!(f, "kubernetes:{name}"),
+            Self::Consul { addresses, prefix } => {
+                write!(f, "consul://{}/{prefix}", all(addresses))
+            }
             Self::Etcd { addresses, prefix } => write!(f, "etcd://{}/{prefix}", all(addresses)),
             Self::Postgres { addresses, database } => {
                 write!(f, "postgres://{}/{database}", all(addresses))
@@ -110,10 +121,13 @@ fn all(addresses: &[Address]) -> String {
 
 /// The forms of a store URL, for remedies.
 const KINDS: &str = "file:///DIRECTORY, azure://ACCOUNT/CONTAINER, kubernetes:[NAMESPACE/]NAME, \
-                     etcd://HOST:PORT/PREFIX, postgres://HOST:PORT/DATABASE, redis://HOST:PORT, s3://BUCKET/PREFIX, gs://BUCKET/PREFIX or memory:";
+                     consul://HOST:PORT/PREFIX, etcd://HOST:PORT/PREFIX, postgres://HOST:PORT/DATABASE, redis://HOST:PORT, s3://BUCKET/PREFIX, gs://BUCKET/PREFIX or memory:";
 
 /// Schemes of planned stores, to tell an unsupported store from a misspelling.
-const PLANNED: [&str; 3] = ["consul", "mongodb", "zookeeper"];
+const PLANNED: [&str; 3] = ["mongodb", "zookeeper"];
+
+/// Whether this build has the store `consul:`.
+const HAS_CONSUL: bool = cfg!(feature = "consul");
 
 /// Whether this build has the store `etcd:`.
 const HAS_ETCD: bool = cfg!(feature = "etcd");
@@ -147,6 +161,7 @@ pub(super) fn parse(text: &str) -> Result<StoreUrl, Problem> {
         "file" => file(text, rest),
         "azure" => azure(rest),
         "kubernetes" => kubernetes(rest),
+        "consul" if HAS_CONSUL => consul::parse(rest),
         "etcd" if HAS_ETCD => etcd::parse(rest),
         "postgres" if HAS_POSTGRES => postgres::parse(rest),
         "redis" if HAS_REDIS => redis::parse(rest),
@@ -155,7 +170,7 @@ pub(super) fn parse(text: &str) -> Result<StoreUrl, Problem> {
         }
         "gs" if HAS_GCS => bucket::parse(rest, &bucket::GCS)
             .map(|(bucket, prefix)| StoreUrl::Gcs { bucket, prefix }),
-        "etcd" | "postgres" | "redis" | "s3" => Err(absent(scheme, scheme)),
+        "consul" | "etcd" | "postgres" | "redis" | "s3" => Err(absent(scheme, scheme)),
         "gs" => Err(absent(scheme, "gcs")),
         "memory" if rest.is_empty() => Ok(StoreUrl::Memory),
         "memory" => Err(Problem::new("has text after memory:", "write memory: alone")),
@@ -196,7 +211,7 @@ fn unsupported(scheme: &str, rest: &str) -> Problem {
         "pg" | "postgresql" => Some("postgres"),
         "gcs" => Some("gs"),
         "valkey" | "rediss" => Some("redis"),
-        _ => ["file", "azure", "kubernetes", "etcd", "postgres", "redis", "memory", "s3"]
+        _ => ["file", "azure", "kubernetes", "consul", "etcd", "postgres", "redis", "memory", "s3"]
             .into_iter()
             .find(|it| near(it) && it.len() > 2),
     };
@@ -406,7 +421,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_text_panics(text in "(file|azure|kubernetes|etcd|memory|x)?:?/{0,3}.{0,40}") {
+        fn no_text_panics(text in "(file|azure|kubernetes|consul|etcd|memory|x)?:?/{0,3}.{0,40}") {
             let _ = parse(&text);
         }
 

@@ -37,6 +37,9 @@ pub(super) const CONFIG: &str = "config";
 pub(super) const AZURE_CREDENTIALS: [&str; 3] =
     ["AZURE_STORAGE_CONNECTION_STRING", "AZURE_STORAGE_KEY", "AZURE_STORAGE_SAS_TOKEN"];
 
+/// The variable of the token of Consul, as its own clients have it.
+pub(super) const CONSUL_CREDENTIALS: [&str; 1] = ["CONSUL_HTTP_TOKEN"];
+
 /// The variables of the user and its password in etcd.
 pub(super) const ETCD_CREDENTIALS: [&str; 2] = ["ETCD_USERNAME", "ETCD_PASSWORD"];
 
@@ -108,7 +111,7 @@ pub const SETTINGS: &[Setting] = &[
         kind: Kind::Text("URL", "^[a-z][a-z0-9]*:"),
         otherwise: "`file:` in `/run/tenure`, else in `/var/tmp/tenure-UID`; in Kubernetes none: it must be named",
         help: "Where the lease is kept: `file:///DIRECTORY`, `azure://ACCOUNT/CONTAINER`, \
-               `kubernetes:[NAMESPACE/]NAME`, `etcd://HOST:PORT[,HOST:PORT]/PREFIX`, \
+               `kubernetes:[NAMESPACE/]NAME`, `consul://HOST:PORT[,HOST:PORT]/PREFIX`, `etcd://HOST:PORT[,HOST:PORT]/PREFIX`, \
                `postgres://HOST[:PORT][,HOST[:PORT]]/DATABASE`, `redis://HOST[:PORT][,HOST[:PORT]][/DATABASE]`, `s3://BUCKET[/PREFIX]`, `gs://BUCKET[/PREFIX]` or `memory:`",
         ..STORE
     },
@@ -116,14 +119,14 @@ pub const SETTINGS: &[Setting] = &[
         name: "store-ca-file",
         kind: Kind::Path,
         otherwise: "those of the system",
-        help: "File with the CA certificates that authenticate the servers of `etcd:`, `postgres:`, `redis:`, `s3:` and `gs:`, read \
-               again when it changes; for `etcd:`, `postgres:` and `redis:` on loopback it asks for TLS",
+        help: "File with the CA certificates that authenticate the servers of `consul:`, `etcd:`, `postgres:`, `redis:`, `s3:` and `gs:`, read \
+               again when it changes; for `consul:`, `etcd:`, `postgres:` and `redis:` on loopback it asks for TLS",
         ..STORE
     },
     Setting {
         name: "store-cert",
         kind: Kind::Path,
-        help: "File with the certificate that this instance presents to the servers of `etcd:`, `postgres:` and `redis:`, \
+        help: "File with the certificate that this instance presents to the servers of `consul:`, `etcd:`, `postgres:` and `redis:`, \
                followed by the intermediate ones, read again when it changes; on loopback it asks for TLS",
         ..STORE
     },
@@ -136,7 +139,7 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         name: "store-insecure",
         default: Some("false"),
-        help: "Allow connections without TLS to servers of `etcd:`, `postgres:`, `redis:`, `s3:` and an emulator of `gs:` on other machines",
+        help: "Allow connections without TLS to servers of `consul:`, `etcd:`, `postgres:`, `redis:`, `s3:` and an emulator of `gs:` on other machines",
         ..STORE
     },
     Setting {

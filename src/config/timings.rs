@@ -43,6 +43,8 @@ pub(super) enum Limits {
     Azure,
     /// Whole seconds.
     Kubernetes,
+    /// Whole seconds from 10 to a day.
+    Consul,
     /// Whole seconds from 2.
     Etcd,
     /// Any, but no more than one write in two seconds.
@@ -89,7 +91,7 @@ pub(super) fn check(timings: &Timings, limits: Limits, stop: Option<Duration>) -
     let of_store = match limits {
         Limits::None | Limits::Gcs => None,
         Limits::Azure => azure(timings, stop),
-        Limits::Kubernetes | Limits::Etcd => whole_seconds(timings, limits, stop),
+        Limits::Kubernetes | Limits::Consul | Limits::Etcd => whole_seconds(timings, limits, stop),
     };
     all.extend(of_store.map(|it| broken("lease-duration", &[], it)));
     if let Some((name, problem)) = renewals(timings, limits, stop) {
@@ -186,7 +188,12 @@ fn margin(timings: &Timings, limits: Limits, stop: Option<Duration>) -> Option<P
         let lease = shortest_lease(timings.renew_deadline, limits);
         let or = match limits {
             Limits::Azure if lease > AZURE.1 => String::new(),
-            Limits::Azure | Limits::Kubernetes | Limits::Etcd | Limits::Gcs | Limits::None => {
+            Limits::Azure
+            | Limits::Kubernetes
+            | Limits::Consul
+            | Limits::Etcd
+            | Limits::Gcs
+            | Limits::None => {
                 format!(", or lease-duration to at least {}", format(lease))
             }
         };
@@ -203,18 +210,21 @@ fn whole_seconds(timings: &Timings, limits: Limits, stop: Option<Duration>) -> O
     let (shortest, whose) = (
         shortest(limits),
         match limits {
+            Limits::Consul => "a session in Consul",
             Limits::Etcd => "a lease in etcd",
             _ => "a Lease in Kubernetes",
         },
     );
     let problem = if lease < shortest {
         format!("is shorter than {}, the minimum of {whose}", format(shortest))
+    } else if lease > longest(limits) {
+        format!("is longer than {}, the maximum of {whose}", format(longest(limits)))
     } else if lease.subsec_nanos() > 0 {
         format!("is not a whole number of seconds, which {whose} requires")
     } else {
         return None;
     };
-    let down = Duration::from_secs(lease.as_secs()).max(shortest);
+    let down = Duration::from_secs(lease.as_secs()).clamp(shortest, longest(limits));
     let second = Duration::from_secs(1);
     Some(Problem::new(problem, nearest(timings, [down, down + second], limits, stop)))
 }
@@ -223,7 +233,19 @@ fn whole_seconds(timings: &Timings, limits: Limits, stop: Option<Duration>) -> O
 /// as its election timeout, rounded up; with its default that is this long, and a server with a longer
 /// one grants more than it is asked for.
 fn shortest(limits: Limits) -> Duration {
-    Duration::from_secs(if limits == Limits::Etcd { 2 } else { 1 })
+    Duration::from_secs(match limits {
+        Limits::Consul => 10,
+        Limits::Etcd => 2,
+        _ => 1,
+    })
+}
+
+/// Returns the longest one.
+fn longest(limits: Limits) -> Duration {
+    match limits {
+        Limits::Consul => Duration::from_secs(24 * 60 * 60),
+        _ => Duration::MAX,
+    }
 }
 
 fn azure(timings: &Timings, stop: Option<Duration>) -> Option<Problem> {
@@ -280,8 +302,9 @@ fn proposal(timings: &Timings, limits: Limits, stop: Option<Duration>) -> String
         Limits::None => timings.lease_duration.max(SHORTEST * 100),
         // With the proportions of the defaults, the retry-period is 2 s.
         Limits::Gcs => timings.lease_duration.max(GCS_PERIOD * 15 / 2),
-        Limits::Kubernetes | Limits::Etcd => {
-            Duration::from_secs(timings.lease_duration.as_secs()).max(shortest(limits))
+        Limits::Kubernetes | Limits::Consul | Limits::Etcd => {
+            let whole = Duration::from_secs(timings.lease_duration.as_secs());
+            whole.clamp(shortest(limits), longest(limits))
         }
         Limits::Azure => {
             Duration::from_secs(timings.lease_duration.clamp(AZURE.0, AZURE.1).as_secs())

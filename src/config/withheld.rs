@@ -8,7 +8,8 @@
 use super::environment::{Environment, OURS_ALONE};
 use super::store_url::StoreUrl;
 use super::table::{
-    AWS_CREDENTIALS, AZURE_CREDENTIALS, ETCD_CREDENTIALS, Kind, POSTGRES_CREDENTIALS,
+    AWS_CREDENTIALS, AZURE_CREDENTIALS, CONSUL_CREDENTIALS, ETCD_CREDENTIALS, Kind,
+    POSTGRES_CREDENTIALS,
     REDIS_CREDENTIALS, SETTINGS, Setting,
 };
 
@@ -25,6 +26,7 @@ pub(super) type StoreSecrets = [&'static [&'static str]; 2];
 pub(super) fn of_store(store: Option<&StoreUrl>) -> StoreSecrets {
     match store {
         Some(StoreUrl::Azure { .. }) => [&AZURE_CREDENTIALS, &IDENTITY],
+        Some(StoreUrl::Consul { .. }) => [&CONSUL_CREDENTIALS, &[]],
         Some(StoreUrl::Etcd { .. }) => [&ETCD_CREDENTIALS, &[]],
         Some(StoreUrl::Postgres { .. }) => [&POSTGRES_CREDENTIALS, &[]],
         Some(StoreUrl::Redis { .. }) => [&REDIS_CREDENTIALS, &[]],
@@ -104,6 +106,7 @@ mod tests {
 
     /// The store, and the variables of its secrets.
     const SECRETS: [(&str, &[&str]); 5] = [
+        ("consul://127.0.0.1:1/x", &["CONSUL_HTTP_TOKEN"]),
         ("etcd://127.0.0.1:1/x", &["ETCD_USERNAME", "ETCD_PASSWORD"]),
         ("postgres://127.0.0.1/x", &["PGUSER", "PGPASSWORD"]),
         ("redis://127.0.0.1", &["REDIS_USERNAME", "REDIS_PASSWORD"]),

@@ -167,6 +167,14 @@ pub(super) fn date(headers: &HeaderMap) -> Option<OffsetDateTime> {
     OffsetDateTime::parse(headers.get(DATE)?.to_str().ok()?, &Rfc2822).ok()
 }
 
+/// Returns half of the pause to all of it, at random, so that not all watchers of a server that ended
+/// return at once.
+#[cfg(any(feature = "consul", feature = "etcd"))]
+pub(super) fn spread(pause: Duration) -> Duration {
+    let chance = (uuid::Uuid::new_v4().as_u128() & 0xff) as u32;
+    pause / 2 + pause / 512 * chance
+}
+
 /// Returns the query of a URL, or a form: sorted, and with everything escaped but letters, digits and
 /// `-._~`, as AWS signs it.
 pub(super) fn query(pairs: &[(&str, &str)]) -> String {

@@ -47,6 +47,21 @@ impl StoredSuccessor {
     }
 }
 
+/// Bytes in the answer of a server, as base64.
+#[cfg(any(feature = "consul", feature = "etcd"))]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Bytes(pub(super) Vec<u8>);
+
+#[cfg(any(feature = "consul", feature = "etcd"))]
+impl<'de> Deserialize<'de> for Bytes {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        azure_core::base64::decode(text)
+            .map(Self)
+            .map_err(|_| <D::Error as serde::de::Error>::custom("not base64"))
+    }
+}
+
 /// The marker alone, read first to tell a newer format from a value of something else.
 #[derive(Deserialize)]
 struct Marker {

@@ -11,6 +11,7 @@ use std::sync::OnceLock;
 use tokio::runtime::Runtime;
 
 pub mod azure;
+pub mod consul;
 pub mod etcd;
 pub mod faults;
 pub mod gcs;

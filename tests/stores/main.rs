@@ -10,6 +10,7 @@ mod azure_operator;
 mod azure_secrets;
 mod breaking;
 mod conformance;
+mod consul;
 mod etcd;
 mod fault_proxy;
 mod file_watch;

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use testkit::races::courses::{
-    AzuriteCourse, Course, EtcdCourse, FileCourse, GcsCourse, MemoryCourse, PostgresCourse,
-    RedisCourse, S3Course, TableCourse,
+    AzuriteCourse, ConsulCourse, Course, EtcdCourse, FileCourse, GcsCourse, MemoryCourse,
+    PostgresCourse, RedisCourse, S3Course, TableCourse,
 };
 use testkit::races::run::{Plan, run};
 
@@ -37,6 +37,11 @@ async fn races_on_azure_by_the_tables_are_linearizable() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn races_on_azurite_are_linearizable() {
     races(AzuriteCourse::start()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn races_on_consul_are_linearizable() {
+    races(ConsulCourse::start()).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]

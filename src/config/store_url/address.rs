@@ -49,6 +49,28 @@ pub(super) struct Form {
     pub(super) port_of_server: &'static str,
 }
 
+/// Parses `//HOST:PORT[,HOST:PORT…]/PREFIX`. `credentials` says how they are passed, since the URL has none.
+pub(super) fn with_prefix(
+    rest: &str,
+    form: &Form,
+    credentials: &str,
+) -> Result<(Vec<Address>, String), Problem> {
+    if rest.contains(['?', '#', '@']) {
+        return Err(Problem::new(
+            "has more than addresses and a prefix",
+            format!("{}; pass {credentials}", form.write),
+        ));
+    }
+    let Some((addresses, prefix)) = rest.strip_prefix("//").and_then(|it| it.split_once('/'))
+    else {
+        return Err(Problem::new("names no addresses or no prefix", form.write));
+    };
+    let addresses = list(addresses, form)?;
+    let prefix = values::blob_prefix(prefix)
+        .map_err(|it| Problem::new(format!("has a prefix that {}", it.problem), it.remedy))?;
+    Ok((addresses, prefix))
+}
+
 /// Parses addresses with commas between them, of which none is there twice.
 pub(super) fn list(text: &str, form: &Form) -> Result<Vec<Address>, Problem> {
     let all = text.split(',').map(|it| one(it, form)).collect::<Result<Vec<_>, _>>()?;

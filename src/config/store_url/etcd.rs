@@ -1,7 +1,6 @@
 //! Parses the URL of a store in etcd: `etcd://HOST:PORT[,HOST:PORT…]/PREFIX`.
 
 use super::super::faults::Problem;
-use super::super::values;
 use super::StoreUrl;
 use super::address::{self, Form};
 
@@ -16,21 +15,8 @@ const FORM: Form = Form {
 
 /// Parses what follows `etcd:`.
 pub(super) fn parse(rest: &str) -> Result<StoreUrl, Problem> {
-    if rest.contains(['?', '#', '@']) {
-        return Err(Problem::new(
-            "has more than addresses and a prefix",
-            format!(
-                "{WRITE}; pass the user in the environment, by ETCD_USERNAME and ETCD_PASSWORD_FILE"
-            ),
-        ));
-    }
-    let Some((addresses, prefix)) = rest.strip_prefix("//").and_then(|it| it.split_once('/'))
-    else {
-        return Err(Problem::new("names no addresses or no prefix", WRITE));
-    };
-    let addresses = address::list(addresses, &FORM)?;
-    let prefix = values::blob_prefix(prefix)
-        .map_err(|it| Problem::new(format!("has a prefix that {}", it.problem), it.remedy))?;
+    let credentials = "the user in the environment, by ETCD_USERNAME and ETCD_PASSWORD_FILE";
+    let (addresses, prefix) = address::with_prefix(rest, &FORM, credentials)?;
     Ok(StoreUrl::Etcd { addresses, prefix })
 }
 

@@ -5,7 +5,6 @@
 //! for its token, since nothing was done then. No redirect is followed, no proxy is used, and no error
 //! has a URL.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use reqwest::Response;
@@ -14,7 +13,6 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use time::OffsetDateTime;
-use url::Url;
 
 use super::access::{Access, Credentials, Login};
 use super::errors::{self, EtcdError, broken};
@@ -22,15 +20,14 @@ use super::wire::{LeaseAnswer, Plain, Range, SignedIn, Txn};
 use crate::config::EtcdSettings;
 use crate::http::client::{self, BodyError};
 use crate::store::client::date;
+use crate::store::turns::{Turn, Turns};
 
 /// The longest answer, or line of a watch, that is read. The values here have some hundred bytes.
 pub(super) const LONGEST_ANSWER: usize = 1024 * 1024;
 
 /// A client of one cluster.
 pub(super) struct Gateway {
-    members: Vec<Url>,
-    /// The member that the next call goes to.
-    next: AtomicUsize,
+    members: Turns,
     access: Access,
     timeout: Duration,
 }
@@ -42,39 +39,26 @@ impl Gateway {
     /// Returns an error if the files of TLS are not usable.
     pub(super) fn open(settings: &EtcdSettings, timeout: Duration) -> anyhow::Result<Self> {
         let access = Access::open(settings)?;
-        Ok(Self { members: settings.members.clone(), next: AtomicUsize::new(0), access, timeout })
+        Ok(Self { members: Turns::new(settings.members.clone()), access, timeout })
     }
 
     /// Begins a call.
     pub(super) fn call(&self) -> Call<'_> {
-        let at = self.next.load(Ordering::Relaxed) % self.members.len();
-        Call { gateway: self, at, is_answered: true, date: None }
+        Call { gateway: self, turn: self.members.turn(), date: None }
     }
 
     /// Begins a call to the member of this number.
     pub(super) fn call_to(&self, at: usize) -> Call<'_> {
-        Call { gateway: self, at, is_answered: true, date: None }
+        Call { gateway: self, turn: self.members.turn_of(at), date: None }
     }
 }
 
 /// A number of requests, one after the other, to one member.
 pub(super) struct Call<'a> {
     gateway: &'a Gateway,
-    at: usize,
-    /// Whether the member answered the last request.
-    is_answered: bool,
+    turn: Turn<'a>,
     /// The date of the last answer by the member's clock.
     pub(super) date: Option<OffsetDateTime>,
-}
-
-impl Drop for Call<'_> {
-    fn drop(&mut self) {
-        if !self.is_answered {
-            // Another call may have moved on from this member already.
-            let (next, after) = (&self.gateway.next, (self.at + 1) % self.gateway.members.len());
-            let _ = next.compare_exchange(self.at, after, Ordering::Relaxed, Ordering::Relaxed);
-        }
-    }
 }
 
 impl Call<'_> {
@@ -113,10 +97,10 @@ impl Call<'_> {
 
     /// Returns the version of the member, which it tells everyone.
     pub(super) async fn version(&mut self) -> Result<String, EtcdError> {
-        self.is_answered = false;
+        self.turn.set_answered(false);
         let asked = async {
             let known = self.gateway.access.credentials().await?;
-            let mut url = self.gateway.members[self.at].clone();
+            let mut url = self.turn.url();
             url.set_path("/version");
             let answer = known.client.get(url).send().await;
             let answer = answer.map_err(|error| broken(&error, self.member()))?;
@@ -124,7 +108,7 @@ impl Call<'_> {
             Ok(etcdserver)
         };
         let outcome = self.in_time(asked).await;
-        self.is_answered = is_answer(&outcome);
+        self.turn.set_answered(is_answer(&outcome));
         outcome
     }
 
@@ -134,14 +118,14 @@ impl Call<'_> {
         path: &'static str,
         body: &Value,
     ) -> Result<T, EtcdError> {
-        self.is_answered = false;
+        self.turn.set_answered(false);
         let asked = async {
             let answer = self.sent(path, body).await?;
             let date = date(answer.headers());
             Ok((self.decode(&self.body(answer).await?)?, date))
         };
         let outcome = self.in_time(asked).await;
-        self.is_answered = is_answer(&outcome);
+        self.turn.set_answered(is_answer(&outcome));
         outcome.map(|(answer, date)| {
             self.date = date;
             answer
@@ -154,15 +138,15 @@ impl Call<'_> {
         path: &'static str,
         body: &Value,
     ) -> Result<Response, EtcdError> {
-        self.is_answered = false;
+        self.turn.set_answered(false);
         let outcome = self.in_time(self.sent(path, body)).await;
-        self.is_answered = is_answer(&outcome);
+        self.turn.set_answered(is_answer(&outcome));
         outcome
     }
 
     /// Returns host and port of the member.
     pub(super) fn member(&self) -> &str {
-        self.gateway.members[self.at].authority()
+        self.turn.name()
     }
 
     async fn in_time<T>(
@@ -231,7 +215,7 @@ impl Call<'_> {
         path: &str,
         body: &Value,
     ) -> Result<Response, EtcdError> {
-        let mut url = self.gateway.members[self.at].clone();
+        let mut url = self.turn.url();
         url.set_path(&format!("/v3/{path}"));
         let mut request = known.client.post(url).header(CONTENT_TYPE, "application/json");
         if let Some(token) = &known.token {

@@ -9,7 +9,6 @@ use std::time::Duration;
 
 use serde_json::json;
 use tokio::time::{sleep, timeout};
-use uuid::Uuid;
 
 use super::errors::{self, EtcdError, broken};
 use super::gateway::{Call, LONGEST_ANSWER};
@@ -17,6 +16,7 @@ use super::record::Seen;
 use super::wire::{Streamed, Watched};
 use super::{Etcd, Range};
 use crate::lease::{Nonce, StoreError};
+use crate::store::client::spread;
 
 /// How long one watch lasts, after which another is started. A connection may be dead for this long
 /// before that shows; a shorter time costs more requests.
@@ -184,11 +184,4 @@ impl Etcd {
     fn noticed(&self) -> MutexGuard<'_, Noticed> {
         self.noticed.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// Returns half of the pause to all of it, at random, so that not all watchers of a server that ended
-/// return at once.
-fn spread(pause: Duration) -> Duration {
-    let chance = (Uuid::new_v4().as_u128() & 0xff) as u32;
-    pause / 2 + pause / 512 * chance
 }

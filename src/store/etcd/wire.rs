@@ -11,6 +11,8 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json};
 
+use crate::store::json::Bytes;
+
 /// A number in an answer: a string, or a number where it has 32 bits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Number<T>(pub(super) T);
@@ -23,17 +25,6 @@ impl<'de, T: FromStr> Deserialize<'de> for Number<T> {
             _ => return Err(D::Error::custom("not a number")),
         };
         text.parse().map(Self).map_err(|_| D::Error::custom("not a number of this size"))
-    }
-}
-
-/// Bytes in an answer.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Bytes(pub(super) Vec<u8>);
-
-impl<'de> Deserialize<'de> for Bytes {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        base64::decode(text).map(Self).map_err(|_| D::Error::custom("not base64"))
     }
 }
 

@@ -24,6 +24,19 @@ pub fn azure() -> Value {
     })
 }
 
+/// Returns values for a lease in Consul, with a token, TLS and a client certificate.
+pub fn consul() -> Value {
+    json!({
+        "store": "consul",
+        "consul": {
+            "addresses": ["consul-0.consul:8501", "consul-1.consul:8502"],
+            "credentialsSecret": "orders-consul",
+            "tlsSecret": "orders-consul-tls",
+            "clientCertificate": true,
+        },
+    })
+}
+
 /// Returns values for a lease in etcd, with a password, TLS and a client certificate.
 pub fn etcd() -> Value {
     json!({

@@ -10,6 +10,7 @@ use tempfile::TempDir;
 use tenure::config::{AzureSettings, FileSettings, KubernetesSettings};
 use tenure::store::LeaseAdmin;
 use tenure::store::azure::Azure;
+use tenure::store::consul::Consul;
 use tenure::store::etcd::Etcd;
 use tenure::store::file::FileStore;
 use tenure::store::gcs;
@@ -23,6 +24,7 @@ use super::model::Model;
 use super::script::{Lock, Passes, RaceClock};
 use crate::azure::azurite::Azurite;
 use crate::azure::blob_server::{BlobServer, Fault};
+use crate::consul::server::ConsulServer;
 use crate::etcd::server::EtcdServer;
 use crate::gcs::server::GcsServer;
 use crate::kubernetes::real_lease::RealLease;
@@ -258,6 +260,45 @@ impl Course for AzuriteCourse {
         // Azurite rounds the rest of a lease to the nearest second, and Azure may cut it off.
         lock.model.rounding = Duration::from_secs(2);
         prepared(lock, seed).await
+    }
+}
+
+/// `consul:` on Consul itself, whose time passes by itself: no lease ends during a race.
+pub struct ConsulCourse(Arc<ConsulServer>);
+
+impl ConsulCourse {
+    pub fn start() -> Self {
+        Self(ConsulServer::shared())
+    }
+}
+
+#[async_trait]
+impl Course for ConsulCourse {
+    fn name(&self) -> &'static str {
+        "consul"
+    }
+
+    fn lanes(&self) -> usize {
+        4
+    }
+
+    /// Until the shortest lease ends.
+    fn longest(&self) -> Option<Duration> {
+        Some(OF_AZURE[0])
+    }
+
+    async fn lock(&self, _lane: usize, seed: u64) -> Lock {
+        let settings = self.0.settings(&format!("race-{seed}-{}", fresh("orders")));
+        let lock = Lock {
+            model: Model::CONSUL,
+            open: Box::new(move || Arc::new(Consul::open(&settings).expect("good settings"))),
+            clock: RaceClock::new(Passes::Itself),
+            lengths: OF_AZURE,
+            disturb: None,
+            keep: Box::new(()),
+        };
+        // The indexes of Consul, which a term is not below, are no part of the model.
+        created(lock, 1 << 40).await
     }
 }
 

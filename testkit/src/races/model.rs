@@ -67,6 +67,9 @@ pub struct Model {
     /// in between does not know of it; and whether a release that finds no lease ends one that a late
     /// request of the same bid takes meanwhile.
     pub in_steps: bool,
+    /// How many lease-durations a lease that is being broken lasts at most, as the break says, where it does not
+    /// know of a renewal in between.
+    pub lasts: u32,
     /// Whether a call that its client has dropped takes no effect once the client has the answer to a
     /// later one for a bid.
     pub ends_dropped: bool,
@@ -92,6 +95,7 @@ impl Model {
         repeats_without_lease: false,
         in_parts: false,
         in_steps: false,
+        lasts: 1,
         ends_dropped: false,
         counts_takings: false,
         first_term: None,
@@ -135,6 +139,10 @@ impl Model {
         in_steps: true,
         ..Self::MEMORY
     };
+
+    /// The model of `consul:` with a record, whose term is above all numbers that Consul has of its own. Its
+    /// servers count twice as long, and keep the lock as long again.
+    pub const CONSUL: Self = Self { versions: Versions::EveryWrite, lasts: 3, ..Self::ETCD };
 
     /// The model of `postgres:`, whose reads round the rest of a lease up.
     pub const POSTGRES: Self = Self { rounding: Duration::from_millis(1), ..Self::MEMORY };
@@ -473,7 +481,9 @@ impl Performing<'_> {
             let left = match &self.register.lease {
                 _ if at_once => free_in.is_zero(),
                 Some(lease) if self.model.observed => *free_in == lease.length,
-                Some(lease) if self.model.in_steps => *free_in <= lease.length + 2 * SECOND,
+                Some(lease) if self.model.in_steps => {
+                    *free_in <= lease.length * self.model.lasts + 2 * SECOND
+                }
                 _ => self.ends_in(*free_in, self.model.rounding),
             };
             if !left || *record != self.shown() {

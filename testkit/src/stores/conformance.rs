@@ -38,6 +38,9 @@ pub trait Harness: Sized {
     /// term may be higher.
     const COUNTS_BY_ONE: bool = true;
 
+    /// By how much longer than it should a lease may last that an operator breaks, as the break says.
+    const LATENESS: Duration = Duration::ZERO;
+
     /// Creates an unused lock.
     async fn start() -> Self;
 

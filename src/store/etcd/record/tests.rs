@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 
-use super::super::wire::{Bytes, Header, Number};
+use super::super::wire::{Header, Number};
 use super::*;
 use crate::lease::Candidate;
+use crate::store::json::Bytes;
 
 fn keys() -> Keys {
     let folder = "/tenure/orders/".to_owned();

@@ -1,0 +1,138 @@
+//! Errors of requests to Consul, by what the caller does next, with the remedy in the message. No message
+//! shows a token or a URL.
+
+use crate::lease::text::is_printable;
+use crate::lease::{Cause, Failure, StoreError};
+use crate::store::client::{self, Broken, Peer};
+
+/// Why a request had no answer that can be used. The text is for people.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum ConsulError {
+    /// The token is not known, or cannot be read.
+    #[error("{0}")]
+    Token(String),
+    /// The token does not have the rights.
+    #[error("{0}")]
+    Denied(String),
+    /// The files of TLS cannot be read.
+    #[error("{0}")]
+    Files(String),
+    /// The server throttles requests.
+    #[error("{0}")]
+    Throttled(String),
+    /// The server failed, or knows no leader; it may still be done.
+    #[error("{0}")]
+    Unavailable(String),
+    /// The server rejected the request as invalid, or its answer is unusable: a setting is wrong.
+    #[error("{0}")]
+    Invalid(String),
+    /// No answer within request-timeout.
+    #[error("{0}")]
+    Timeout(String),
+    /// The server cannot be reached: name resolution or certificate.
+    #[error("{0}")]
+    Network(String),
+    /// The connection failed, or broke during the request. One immediate retry is worthwhile.
+    #[error("{0}")]
+    Disconnected(String),
+}
+
+impl ConsulError {
+    /// Returns whether the server itself answered, so that another would answer alike.
+    pub(super) fn is_an_answer(&self) -> bool {
+        matches!(self, Self::Token(_) | Self::Denied(_) | Self::Files(_) | Self::Throttled(_))
+    }
+}
+
+/// Converts an error, where nothing more is known: its outcome is never definite (R4).
+impl From<ConsulError> for StoreError {
+    fn from(error: ConsulError) -> Self {
+        let message = error.to_string();
+        let cause = match error {
+            ConsulError::Disconnected(_) => {
+                return Self::RetryNow(Failure::new(Cause::Network, message));
+            }
+            ConsulError::Token(_) | ConsulError::Denied(_) | ConsulError::Files(_) => Cause::Auth,
+            ConsulError::Throttled(_) => Cause::Throttled,
+            ConsulError::Timeout(_) => Cause::Timeout,
+            ConsulError::Network(_) => Cause::Network,
+            ConsulError::Invalid(_) => Cause::Settings,
+            ConsulError::Unavailable(_) => Cause::Unavailable,
+        };
+        Self::Unknown(Failure::new(cause, message))
+    }
+}
+
+/// Classifies the answer of a server that is not a success, by its HTTP status and body.
+pub(super) fn refused(status: u16, body: &[u8], server: &str) -> ConsulError {
+    let words = String::from_utf8_lossy(body);
+    let words: String = words.trim().chars().filter(|it| is_printable(*it)).take(300).collect();
+    let said = if words.is_empty() || words.starts_with('<') {
+        format!("{server} answered {status} without a reason")
+    } else {
+        format!("{server}: {words}")
+    };
+    match status {
+        401 | 403 => denied(&words, &said),
+        429 => ConsulError::Throttled(said),
+        500.. => ConsulError::Unavailable(said),
+        300..=399 => ConsulError::Invalid(format!(
+            "{server} answered with a redirect ({status}), which Tenure does not follow: name the \
+             servers or agents of Consul themselves in --store"
+        )),
+        _ => ConsulError::Invalid(format!(
+            "Consul refused the request: check the address in --store ({said})"
+        )),
+    }
+}
+
+/// Classifies a refusal by the words of Consul.
+pub(super) fn denied(words: &str, said: &str) -> ConsulError {
+    if words.contains("ACL not found") {
+        ConsulError::Token(format!(
+            "Consul does not know the token, or it has expired: check CONSUL_HTTP_TOKEN ({said})"
+        ))
+    } else {
+        ConsulError::Denied(format!(
+            "access denied: the token of CONSUL_HTTP_TOKEN needs key and session rights, see \
+             docs/stores/consul.md ({said})"
+        ))
+    }
+}
+
+/// Converts the error of a request without an answer.
+pub(super) fn broken(error: &reqwest::Error, server: &str) -> ConsulError {
+    let files = "--store-ca-file, --store-cert,";
+    let peer = Peer { name: server, setting: "--store", files, kind: "Consul" };
+    match client::broken(error, &peer) {
+        Broken::Network(why) => ConsulError::Network(why),
+        Broken::Disconnected(why) => ConsulError::Disconnected(why),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_status_of_consul_has_its_meaning() {
+        for (status, words, expected) in [
+            (403, "ACL not found", "Token"),
+            (403, "Permission denied: anonymous token lacks permission 'key:read'", "Denied"),
+            (401, "ACL support disabled", "Denied"),
+            (429, "rate limit exceeded", "Throttled"),
+            (500, "No cluster leader", "Unavailable"),
+            (500, "rpc error getting client: failed to get conn", "Unavailable"),
+            (503, "", "Unavailable"),
+            (302, "", "Invalid"),
+            (400, "Invalid flags value", "Invalid"),
+            (404, "<html>nothing here</html>", "Invalid"),
+        ] {
+            let error = refused(status, words.as_bytes(), "h:1");
+            let shown = format!("{error:?}");
+            assert!(shown.starts_with(expected) && shown.contains("h:1"), "{status}: {shown}");
+            assert!(!shown.contains("html"), "{shown}");
+            assert!(matches!(StoreError::from(error), StoreError::Unknown(_)), "{status} {words}");
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! Blocking queries on the key, which wake a standby for a release before its next poll, and a leader that
+//! has lost the lease before its next renewal. A renewal writes no key.
+//!
+//! They are never evidence of anything. Errors are waited out here, since nothing else handles them.
+
+use std::sync::{MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::time::{sleep, timeout};
+
+use super::Consul;
+use super::record::Seen;
+use crate::lease::{Nonce, StoreError};
+use crate::store::client::spread;
+
+/// How long one query waits, after which another is sent. A connection may be dead for this long before
+/// that shows; a shorter time costs more requests.
+const LENGTH: Duration = Duration::from_secs(48);
+
+/// How long an answer may take: the servers wait a sixteenth longer, at random.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The pause from the end of one query to the next after an error, from the first value doubling to the second
+/// while nothing is received. A shorter one loads a failing server more; a longer one leaves standbys to
+/// their own polls.
+const PAUSE: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(30));
+
+/// What was last received, kept from one [`watch`](Consul::watch) to the next.
+#[derive(Default)]
+pub(super) struct Noticed {
+    /// The index up to which everything was received; 0 to begin with the present state.
+    index: u64,
+    /// Who holds the lease, whether it is being broken, and the last write of the key.
+    news: Option<(Option<(Nonce, bool)>, u64)>,
+}
+
+impl Noticed {
+    /// Records the present state; returns whether it is another than before.
+    fn take(&mut self, seen: &Seen, index: u64) -> bool {
+        // An index that has gone back is of other servers, or of restored ones.
+        self.index = if index < self.index { 0 } else { index };
+        let holder = seen.claim().map(|it| (it.nonce, it.is_breaking));
+        let known = self.news.replace((holder, seen.index));
+        known != self.news
+    }
+
+    fn held_by(&self) -> Option<Nonce> {
+        self.news.and_then(|(holder, _)| holder).map(|(nonce, _)| nonce)
+    }
+}
+
+impl Consul {
+    /// Resolves when the key has changed; returns the acquisition that holds the lease.
+    pub(super) async fn watch(&self) -> Option<Nonce> {
+        let mut pause = PAUSE.0;
+        loop {
+            match timeout(PATIENCE, self.watch_once()).await {
+                Ok(Ok(true)) => return self.noticed().held_by(),
+                Ok(Ok(false)) => {
+                    // A server may answer at once, again and again.
+                    pause = PAUSE.0;
+                    sleep(spread(pause)).await;
+                }
+                Ok(Err(error)) => {
+                    tracing::debug!(key = self.key, "the blocking query ended: {error}");
+                    // The next one begins with the present state, which shows what was missed.
+                    self.noticed().index = 0;
+                    sleep(spread(pause)).await;
+                    pause = (pause * 2).min(PAUSE.1);
+                }
+                Err(_) => tracing::debug!(key = self.key, "a blocking query had no answer"),
+            }
+        }
+    }
+
+    /// Waits from the last index on, or reads the present state. Returns whether something has changed.
+    async fn watch_once(&self) -> Result<bool, StoreError> {
+        let from = self.noticed().index;
+        let waited = self.api.call().wait(&self.key, from, LENGTH).await?;
+        match Seen::of(waited.entry.as_ref(), &self.key) {
+            Ok(seen) => Ok(self.noticed().take(&seen, waited.index)),
+            // What is none of Tenure's shows in the read that follows.
+            Err(foreign) if from == 0 => Err(StoreError::Foreign(foreign)),
+            Err(_) => {
+                self.noticed().index = waited.index;
+                Ok(true)
+            }
+        }
+    }
+
+    fn noticed(&self) -> MutexGuard<'_, Noticed> {
+        self.noticed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

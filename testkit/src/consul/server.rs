@@ -1,0 +1,369 @@
+//! Consul itself on free ports of loopback, which ends with the test's process.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
+
+use reqwest::Method;
+use rustix::process::{Signal, kill_process};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tenure::config::{ConsulSettings, SecretSource, StoreTls};
+use tenure::tls::KeyPair;
+use url::Url;
+
+use crate::blocking;
+use crate::faults::tls_front::Authority;
+use crate::ports::free_port;
+use crate::processes::process::{Process, until};
+use crate::processes::tool::run;
+use crate::stores::bids::REQUEST_TIMEOUT;
+
+/// The timeout until a server is ready, on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// The prefix of all elections.
+pub const PREFIX: &str = "tenure";
+
+/// The token of the elections, whose policy allows what docs/stores/consul.md names.
+pub const TOKEN: &str = "5f1c1d1e-7e57-4000-8000-00000000e1ec";
+
+/// The token of the administrator.
+const ROOT: &str = "5f1c1d1e-7e57-4000-8000-000000000000";
+
+/// The last year in which the certificates are valid.
+const UNTIL: i32 = 2_099;
+
+/// The rights of the token of the elections.
+fn rules() -> String {
+    format!(
+        r#"key_prefix "{PREFIX}/" {{ policy = "write" }} session_prefix "" {{ policy = "write" }}"#
+    )
+}
+
+/// One server.
+pub struct Server {
+    /// The port of its API.
+    pub port: u16,
+    pub process: Process,
+    home: PathBuf,
+    name: String,
+}
+
+impl Server {
+    /// Starts one of the servers at these ports (API, RPC, gossip) of the whole cluster.
+    fn start(home: &Path, at: usize, ports: &[[u16; 3]], files: Option<&Files>) -> Self {
+        let (name, [api, rpc, gossip]) = (format!("m{at}"), ports[at]);
+        let others: Vec<_> = ports.iter().map(|[.., it]| format!("127.0.0.1:{it}")).collect();
+        let mut settings = json!({
+            "node_name": name,
+            "data_dir": home.join(&name),
+            "server": true,
+            "bootstrap_expect": ports.len(),
+            "bind_addr": "127.0.0.1",
+            "client_addr": "127.0.0.1",
+            "retry_join": others,
+            "retry_interval": "500ms",
+            "log_level": "warn",
+            "disable_update_check": true,
+            "disable_host_node_id": true,
+            // The timings of a production cluster.
+            "performance": {"raft_multiplier": 1},
+            "connect": {"enabled": false},
+            "ports": {
+                "http": api, "https": -1, "server": rpc, "serf_lan": gossip, "serf_wan": -1, "dns": -1,
+                "grpc": -1, "grpc_tls": -1,
+            },
+        });
+        if let Some(files) = files {
+            settings["ports"]["https"] = api.into();
+            settings["ports"]["http"] = (-1).into();
+            settings["tls"] = json!({"https": {
+                "ca_file": files.ca, "cert_file": files.server.cert, "key_file": files.server.key,
+                "verify_incoming": true,
+            }});
+            settings["acl"] = json!({
+                "enabled": true, "default_policy": "deny",
+                "tokens": {"initial_management": ROOT, "agent": ROOT},
+            });
+        }
+        std::fs::write(home.join(format!("{name}.json")), settings.to_string()).expect("written");
+        let process = spawn(home, &name);
+        Self { port: api, process, home: home.to_owned(), name }
+    }
+
+    /// Kills it, and starts it again with the same ports and data.
+    pub fn restart(&mut self) {
+        self.process.kill();
+        self.process = spawn(&self.home, &self.name);
+    }
+}
+
+fn spawn(home: &Path, name: &str) -> Process {
+    run(home, "consul", &["agent", "-config-file", &format!("{name}.json")])
+}
+
+/// The certificates of a cluster with TLS.
+struct Files {
+    authority: Authority,
+    ca: PathBuf,
+    server: KeyPair,
+    client: KeyPair,
+}
+
+impl Files {
+    fn make(home: &Path) -> Self {
+        let authority = Authority::new("Consul of the tests");
+        let ca = authority.write(home);
+        let pair = |name: &str| KeyPair {
+            cert: home.join(format!("{name}.crt")),
+            key: home.join(format!("{name}.key")),
+        };
+        let it = Self { ca, server: pair("server"), client: pair("client"), authority };
+        it.sign(&it.server);
+        it.sign(&it.client);
+        it
+    }
+
+    /// Writes a new certificate, with a new key.
+    fn sign(&self, pair: &KeyPair) {
+        let (certificate, key) = self.authority.sign_pem("127.0.0.1", UNTIL);
+        std::fs::write(&pair.cert, certificate).expect("written");
+        std::fs::write(&pair.key, key).expect("written");
+    }
+}
+
+/// A running cluster.
+pub struct ConsulServer {
+    pub servers: Vec<Server>,
+    files: Option<Files>,
+    client: reqwest::Client,
+    /// The number of the policy of the elections.
+    policy: String,
+    home: TempDir,
+}
+
+impl ConsulServer {
+    /// Starts one server, without TLS and access control.
+    pub fn start() -> Self {
+        Self::with(1, false)
+    }
+
+    /// Starts three servers, without TLS and access control.
+    pub fn three() -> Self {
+        Self::with(3, false)
+    }
+
+    /// Starts one server with TLS that requires a certificate of its clients, and denies what no token
+    /// allows.
+    pub fn secured() -> Self {
+        let mut it = Self::with(1, true);
+        it.add_token();
+        it
+    }
+
+    /// Returns the plain one that all running tests share; it ends with the last of them.
+    pub fn shared() -> Arc<Self> {
+        static SHARED: Mutex<Weak<ConsulServer>> = Mutex::new(Weak::new());
+        share(&SHARED, Self::start)
+    }
+
+    /// Returns the secured one that all running tests share.
+    pub fn shared_secured() -> Arc<Self> {
+        static SHARED: Mutex<Weak<ConsulServer>> = Mutex::new(Weak::new());
+        share(&SHARED, Self::secured)
+    }
+
+    fn with(servers: usize, secured: bool) -> Self {
+        for _ in 0..5 {
+            if let Some(it) = Self::try_start(servers, secured) {
+                return it;
+            }
+        }
+        panic!("Consul ended five times before it was ready");
+    }
+
+    /// Returns `None` if another process took a port first.
+    fn try_start(servers: usize, secured: bool) -> Option<Self> {
+        let home = tempfile::tempdir().expect("a directory");
+        let files = secured.then(|| Files::make(home.path()));
+        let ports: Vec<_> = (0..servers).map(|_| [(); 3].map(|()| free_port())).collect();
+        let start = |at| Server::start(home.path(), at, &ports, files.as_ref());
+        let servers = (0..servers).map(start).collect();
+        let client = client(files.as_ref());
+        let mut it = Self { servers, client, files, policy: String::new(), home };
+        until(PATIENCE, "Consul is ready", || {
+            let ended = it.servers.iter_mut().any(|it| it.process.has_ended());
+            let ready = || (0..it.servers.len()).all(|at| it.is_ready(at));
+            (ended || ready()).then_some(!ended)
+        })
+        .then_some(it)
+    }
+
+    /// Returns whether sessions can be created at a server: it has a leader, and is in the catalog.
+    fn is_ready(&self, at: usize) -> bool {
+        let path = format!("catalog/node/{}?consistent", self.servers[at].name);
+        let answer = self.try_ask(at, Method::GET, &path, None);
+        answer.is_some_and(|(code, node)| code == 200 && node.is_object())
+    }
+
+    /// Waits until a server is ready.
+    pub fn becomes_ready(&self, at: usize) {
+        until(PATIENCE, "the server of Consul is ready", || self.is_ready(at).then_some(()));
+    }
+
+    /// Returns the number of the server that leads the cluster, as the others see it.
+    pub fn leader(&self) -> usize {
+        until(PATIENCE, "Consul has a leader", || {
+            let (_, nodes) = self.try_ask(0, Method::GET, "operator/raft/configuration", None)?;
+            let leader = nodes["Servers"].as_array()?.iter().find(|it| it["Leader"] == true)?;
+            self.servers.iter().position(|it| leader["Node"] == it.name.as_str())
+        })
+    }
+
+    fn url(&self, at: usize) -> String {
+        let scheme = if self.files.is_some() { "https" } else { "http" };
+        format!("{scheme}://127.0.0.1:{}", self.servers[at].port)
+    }
+
+    /// Returns the settings of an election on all servers.
+    pub fn settings(&self, election: &str) -> ConsulSettings {
+        let url = |at| Url::parse(&format!("{}/", self.url(at))).expect("a URL");
+        let files = self.files.as_ref();
+        ConsulSettings {
+            servers: (0..self.servers.len()).map(url).collect(),
+            prefix: PREFIX.to_owned(),
+            election: election.to_owned(),
+            token: files.map(|_| SecretSource::Value(TOKEN.to_owned())),
+            tls: files
+                .map(|it| StoreTls { ca_file: Some(it.ca.clone()), own: Some(it.client.clone()) }),
+            request_timeout: REQUEST_TIMEOUT,
+        }
+    }
+
+    /// Returns the arguments that name this store, for `tenure`.
+    pub fn arguments(&self) -> Vec<String> {
+        let all: Vec<_> = self.servers.iter().map(|it| format!("127.0.0.1:{}", it.port)).collect();
+        let mut arguments =
+            vec!["--store".to_owned(), format!("consul://{}/{PREFIX}", all.join(","))];
+        if let Some(files) = &self.files {
+            let text = |path: &Path| path.display().to_string();
+            for (name, path) in [
+                ("--store-ca-file", &files.ca),
+                ("--store-cert", &files.client.cert),
+                ("--store-key", &files.client.key),
+            ] {
+                arguments.extend([name.to_owned(), text(path)]);
+            }
+        }
+        arguments
+    }
+
+    /// Returns the variable of the token, for `tenure`.
+    pub fn variables(&self) -> Vec<(String, String)> {
+        let token = ("CONSUL_HTTP_TOKEN".to_owned(), TOKEN.to_owned());
+        if self.files.is_some() { vec![token] } else { Vec::new() }
+    }
+
+    /// Replaces the certificates of the server and of the clients, each with a new key of the same
+    /// authority. The server reads its files on a signal.
+    pub fn replace_certificates(&self) {
+        let files = self.files.as_ref().expect("a cluster with TLS");
+        files.sign(&files.server);
+        files.sign(&files.client);
+        self.signal(0, Signal::HUP);
+    }
+
+    /// Sends a signal to a server.
+    pub fn signal(&self, at: usize, signal: Signal) {
+        kill_process(self.servers[at].process.pid(), signal).expect("it takes a signal");
+    }
+
+    /// Removes a server from the catalog, which is what becomes of one that leaves the cluster, and adds it again,
+    /// without its sessions.
+    pub fn leave_and_join(&self, at: usize) {
+        let node = json!({"Node": self.servers[at].name, "Address": "127.0.0.1"});
+        for step in ["deregister", "register"] {
+            self.ask(Method::PUT, &format!("catalog/{step}"), Some(&node));
+        }
+    }
+
+    /// Sends a request to the first server as the administrator, and returns its answer.
+    pub fn ask(&self, method: Method, path: &str, body: Option<&Value>) -> Value {
+        let (code, answer) = self.try_ask(0, method, path, body).expect("an answer");
+        assert!(code == 200 || code == 404, "{path} {body:?}: {code} {answer}");
+        answer
+    }
+
+    fn try_ask(
+        &self,
+        at: usize,
+        method: Method,
+        path: &str,
+        body: Option<&Value>,
+    ) -> Option<(u16, Value)> {
+        let mut request = self.client.request(method, format!("{}/v1/{path}", self.url(at)));
+        if self.files.is_some() {
+            request = request.header("x-consul-token", ROOT);
+        }
+        if let Some(body) = body {
+            request = request.body(body.to_string());
+        }
+        blocking(async {
+            let answer = request.send().await.ok()?;
+            let code = answer.status().as_u16();
+            Some((code, serde_json::from_slice(&answer.bytes().await.ok()?).unwrap_or_default()))
+        })
+    }
+
+    /// Adds the token of the elections, with its policy.
+    fn add_token(&mut self) {
+        let policy = json!({"Name": "elections", "Rules": rules()});
+        let made = self.ask(Method::PUT, "acl/policy", Some(&policy));
+        self.policy = made["ID"].as_str().expect("an ID").to_owned();
+        let token = json!({"SecretID": TOKEN, "Policies": [{"Name": "elections"}]});
+        self.ask(Method::PUT, "acl/token", Some(&token));
+    }
+
+    fn allow(&self, rules: &str) {
+        let policy = json!({"ID": self.policy, "Name": "elections", "Rules": rules});
+        self.ask(Method::PUT, &format!("acl/policy/{}", self.policy), Some(&policy));
+    }
+
+    /// Takes the rights of the token away.
+    pub fn take_rights(&self) {
+        self.allow("");
+    }
+
+    /// Gives the rights back.
+    pub fn give_rights(&self) {
+        self.allow(&rules());
+    }
+
+    /// Returns a directory of the cluster's life.
+    pub fn home(&self) -> &Path {
+        self.home.path()
+    }
+}
+
+fn share(shared: &Mutex<Weak<ConsulServer>>, start: fn() -> ConsulServer) -> Arc<ConsulServer> {
+    let mut shared = shared.lock().unwrap_or_else(PoisonError::into_inner);
+    shared.upgrade().unwrap_or_else(|| {
+        let started = Arc::new(start());
+        *shared = Arc::downgrade(&started);
+        started
+    })
+}
+
+fn client(files: Option<&Files>) -> reqwest::Client {
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let mut client = reqwest::Client::builder().no_proxy().timeout(Duration::from_secs(10));
+    if let Some(files) = files {
+        let read = |path: &Path| std::fs::read(path).expect("a file");
+        let authority = reqwest::Certificate::from_pem(&read(&files.ca)).expect("a certificate");
+        let own = [read(&files.client.cert), read(&files.client.key)].concat();
+        let own = reqwest::Identity::from_pem(&own).expect("a certificate with its key");
+        client = client.tls_certs_only([authority]).identity(own);
+    }
+    client.build().expect("a client")
+}

@@ -1,0 +1,180 @@
+//! Consul itself: the conformance suite without TLS and access control and with them, what its blocking
+//! queries tell, the lock-delay, and what `tenure doctor` finds.
+
+use testkit::consul::lock::{ConsulLock, Ground, Plain, Secured};
+use testkit::consul::server::ConsulServer;
+use testkit::ports::free_port;
+use testkit::stores::{bids, conformance};
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bids::{A, B, news, outcome, soon};
+use conformance::Harness;
+use tenure::clock;
+use tenure::config::{ConsulSettings, SecretSource};
+use tenure::lease::{Bid, Nonce};
+use tenure::store::consul::Consul;
+use tenure::store::{Finding, LeaseAdmin, LeaseStore, Presence, Verdict};
+use url::Url;
+
+testkit::conformance!(plain, ConsulLock<Plain>);
+testkit::conformance!(secured, ConsulLock<Secured>);
+
+fn open(settings: &ConsulSettings) -> Consul {
+    Consul::open(settings).unwrap()
+}
+
+/// Starts or shares a server, on a thread that may block.
+async fn server<T: Send + 'static>(start: fn() -> T) -> T {
+    tokio::task::spawn_blocking(start).await.unwrap()
+}
+
+/// Returns the bid of a candidate for the present version.
+async fn bid(store: &Consul, number: u128) -> Bid {
+    let seen = soon(store.read()).await.unwrap().version;
+    Bid { seen, ..bids::bid(number) }
+}
+
+#[tokio::test]
+async fn a_blocking_query_tells_of_each_change_of_hands_and_of_no_renewal() {
+    let server = server(Plain::server).await;
+    let settings = server.settings("watched");
+    let (leader, standby) = (open(&settings), open(&settings));
+    assert_eq!(soon(news(&standby)).await, None, "it begins with the present state");
+    let a = bid(&leader, A).await;
+    soon(leader.acquire(&a)).await.unwrap();
+    assert_eq!(soon(news(&standby)).await, Some(Nonce(A)));
+    soon(leader.write_term(&a, 1)).await.unwrap();
+    assert_eq!(soon(news(&standby)).await, Some(Nonce(A)), "the term is news too");
+    for _ in 0..3 {
+        soon(leader.renew(&a)).await.unwrap();
+    }
+    let quiet = tokio::time::timeout(Duration::from_millis(700), news(&standby)).await;
+    assert!(quiet.is_err(), "a renewal is none: {quiet:?}");
+    soon(leader.release(&a)).await.unwrap();
+    assert_eq!(soon(news(&standby)).await, None);
+    // What happens while nobody waits is not missed.
+    let b = bid(&leader, B).await;
+    soon(leader.acquire(&b)).await.unwrap();
+    soon(leader.break_lease(true)).await.unwrap();
+    assert_eq!(soon(news(&standby)).await, None, "the last state counts");
+}
+
+#[tokio::test]
+async fn a_blocking_query_survives_a_restart() {
+    let mut server = server(ConsulServer::start).await;
+    let settings = server.settings("watched");
+    let (leader, standby) = (open(&settings), open(&settings));
+    soon(news(&standby)).await;
+    let waiting = tokio::spawn(async move { news(&standby).await });
+    server = tokio::task::spawn_blocking(move || {
+        server.servers[0].restart();
+        server.becomes_ready(0);
+        server
+    })
+    .await
+    .unwrap();
+    let a = bid(&leader, A).await;
+    soon(leader.acquire(&a)).await.unwrap();
+    let told = tokio::time::timeout(Duration::from_secs(60), waiting).await;
+    told.expect("it is told of the acquisition, or of what it missed").unwrap();
+    drop(server);
+}
+
+/// The session of the leader ends with the agent that it was created at. The leader does not know it until its
+/// next renewal.
+#[tokio::test]
+async fn a_session_that_ends_before_its_time_keeps_the_lock_from_others_for_a_lease() {
+    const LEASE: Duration = Duration::from_secs(10);
+    let server = Arc::new(server(ConsulServer::start).await);
+    let store = open(&server.settings("left"));
+    let a = Bid { lease_duration: LEASE, ..bid(&store, A).await };
+    soon(store.acquire(&a)).await.unwrap();
+    let term = soon(store.write_term(&a, 1)).await.unwrap();
+    soon(store.renew(&a)).await.unwrap();
+    let renewed = clock::now();
+    let leaving = Arc::clone(&server);
+    tokio::task::spawn_blocking(move || leaving.leave_and_join(0)).await.unwrap();
+    assert!(soon(store.read()).await.unwrap().free, "Consul has ended it");
+    let mut refused = 0;
+    loop {
+        let b = bid(&store, B).await;
+        let granted = soon(store.acquire(&b)).await;
+        if granted.is_ok() {
+            break;
+        }
+        assert_eq!(outcome(&granted), "refused", "{granted:?}");
+        refused += 1;
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+    // The holder believes in it for less than a lease after it has sent its last renewal.
+    let passed = renewed.elapsed_max(clock::now());
+    assert!(refused > 0 && passed >= LEASE, "{passed:?}");
+    assert_eq!(outcome(&soon(store.renew(&a)).await), "refused");
+    assert_eq!(soon(store.read()).await.unwrap().record.term, Some(term));
+}
+
+fn finding<'a>(found: &'a [Finding], subject: &str) -> &'a Finding {
+    found.iter().find(|it| it.subject == subject).unwrap_or_else(|| panic!("{subject}: {found:?}"))
+}
+
+#[tokio::test]
+async fn doctor_finds_an_unknown_token_and_shows_none() {
+    let server = server(Secured::server).await;
+    let token = "5f1c1d1e-7e57-4000-8000-0000000000ff".to_owned();
+    let unknown = Some(SecretSource::Value(token.clone()));
+    let found =
+        open(&ConsulSettings { token: unknown, ..server.settings("examined") }).examine().await;
+    assert_eq!(finding(&found, "servers").verdict, Verdict::Passed, "{found:?}");
+    assert_eq!(finding(&found, "token").verdict, Verdict::Failed, "{found:?}");
+    assert_eq!(finding(&found, "permissions").verdict, Verdict::Skipped, "{found:?}");
+    assert!(!format!("{found:?}").contains(&token));
+    let found =
+        open(&ConsulSettings { token: None, ..server.settings("examined") }).examine().await;
+    assert_eq!(finding(&found, "permissions").verdict, Verdict::Failed, "{found:?}");
+}
+
+#[tokio::test]
+async fn doctor_names_the_keys_that_a_token_may_not_use() {
+    let server = server(Secured::server).await;
+    let settings = ConsulSettings { prefix: "elsewhere".to_owned(), ..server.settings("examined") };
+    let found = open(&settings).examine().await;
+    let rights = finding(&found, "permissions");
+    assert_eq!(rights.verdict, Verdict::Failed, "{found:?}");
+    let remedy = rights.remedy.as_deref().unwrap();
+    assert!(remedy.contains("key_prefix \"elsewhere/examined/\""), "{remedy}");
+}
+
+#[tokio::test]
+async fn doctor_names_a_server_that_is_gone_and_an_election_without_a_term() {
+    let server = server(Plain::server).await;
+    let mut settings = server.settings("without-a-term");
+    settings.servers.insert(0, Url::parse(&format!("http://127.0.0.1:{}/", free_port())).unwrap());
+    let found = open(&settings).examine().await;
+    let servers = finding(&found, "servers");
+    assert_eq!(servers.verdict, Verdict::Warning, "{found:?}");
+    assert!(servers.detail.contains("cannot connect to"), "{servers:?}");
+    let key = finding(&found, "key");
+    assert_eq!(key.verdict, Verdict::Warning);
+    assert!(key.remedy.as_deref().unwrap().contains("--create"), "{key:?}");
+    let cluster = finding(&found, "cluster");
+    assert_eq!(cluster.verdict, Verdict::Warning, "one server may not fail: {cluster:?}");
+    assert!(finding(&found, "version").detail.contains("Consul 1."), "{found:?}");
+    assert!(finding(&found, "session").detail.contains("\"m0\""), "{found:?}");
+    for subject in ["version", "token", "permissions", "session", "timings"] {
+        assert_eq!(finding(&found, subject).verdict, Verdict::Passed, "{found:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_misspelt_election_is_found_beside_the_others() {
+    let server = server(Plain::server).await;
+    let there = open(&server.settings("found"));
+    soon(there.create(1)).await.unwrap();
+    assert_eq!(soon(there.presence()).await, Ok(Presence::Exists));
+    let presence = soon(open(&server.settings("fuond")).presence()).await.unwrap();
+    let Presence::Missing { missing, others } = presence else { panic!("it does not exist") };
+    assert!(missing.contains("tenure/fuond/lease"), "{missing}");
+    assert!(others.unwrap().contains(&"found".to_owned()));
+}
