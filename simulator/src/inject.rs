@@ -241,6 +241,7 @@ impl World<'_> {
                         | store::Kind::Cluster
                         | store::Kind::Row
                         | store::Kind::Keys
+                        | store::Kind::Session
                 ) =>
             {
                 self.store.touch(self.now);

@@ -229,9 +229,12 @@ impl World<'_> {
     fn least_clock(&self, node: u8) -> u64 {
         let it = &self.nodes[usize::from(node)];
         let millis = match self.store.kind() {
-            Kind::Blob | Kind::Object | Kind::Bucket | Kind::Cluster | Kind::Row | Kind::Keys => {
-                self.store.unix_millis(self.now)
-            }
+            Kind::Blob
+            | Kind::Object
+            | Kind::Bucket
+            | Kind::Cluster
+            | Kind::Row
+            | Kind::Session | Kind::Keys => self.store.unix_millis(self.now),
             Kind::Host if !it.wall_disturbed => {
                 u64::try_from(it.moment(self.now).wall.as_millis()).unwrap_or_default()
             }

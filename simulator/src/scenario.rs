@@ -83,13 +83,14 @@ impl Scenario {
     pub fn draw(seed: u64) -> Self {
         let mut rng = Rng::with_seed(seed);
         let faithful = rng.u8(..10) < 8;
-        let store = match rng.u8(..11) {
+        let store = match rng.u8(..13) {
             0..=1 => Kind::Blob,
             2..=3 => Kind::Object,
             4..=5 => Kind::Cluster,
             6 => Kind::Row,
             7 => Kind::Keys,
             8..=9 => Kind::Bucket,
+            10..=11 => Kind::Session,
             _ => Kind::Host,
         };
         let scale = Scale::draw(&mut rng, store);
@@ -114,7 +115,12 @@ impl Scenario {
             Kind::Row | Kind::Keys => {
                 nodes.iter().map(|it| it.freeze_budget).min().unwrap_or_default() / 2
             }
-            Kind::Blob | Kind::Object | Kind::Bucket | Kind::Cluster | Kind::Host => 0,
+            Kind::Blob
+            | Kind::Object
+            | Kind::Bucket
+            | Kind::Cluster
+            | Kind::Session
+            | Kind::Host => 0,
         };
         nodes.iter_mut().for_each(|it| it.freeze_budget -= clocks_apart);
         let seeded = match rng.u8(..4) {

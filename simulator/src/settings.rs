@@ -50,7 +50,7 @@ impl Scale {
         let longest = match (store, rng.u8(..16)) {
             (_, 0..=1) => 15 * SECOND,
             (_, 2..=3) => 60 * SECOND,
-            (Kind::Blob, _) => rng.u64(least..=most),
+            (Kind::Blob | Kind::Session, _) => rng.u64(least..=most),
             (_, 4) => least,
             (_, 5..=7) => log_span(rng, least, 10 * SECOND),
             (_, 8) => most,
@@ -82,6 +82,8 @@ fn limits(store: Kind) -> (Span, Span) {
         Kind::Blob => (15 * SECOND, 60 * SECOND),
         Kind::Object => (SECOND, LONGEST),
         Kind::Cluster => (2 * SECOND, LONGEST),
+        // Consul keeps a lock from others for a minute at most.
+        Kind::Session => (10 * SECOND, 60 * SECOND),
         Kind::Host | Kind::Row | Kind::Keys | Kind::Bucket => {
             (SHORTEST_DEADLINE + LEAST_MARGIN, LONGEST)
         }

@@ -1,5 +1,5 @@
 //! The simulated store: a blob by Microsoft's lease tables, a Lease of Kubernetes, an object in a bucket,
-//! two keys of etcd, a row of PostgreSQL, two keys of Redis, or a record on one host, with a clock of its own.
+//! two keys of etcd, a row of PostgreSQL, a key of Consul, two keys of Redis, or a record on one host, with a clock of its own.
 //!
 //! It loses nothing and returns no errors; the network and the faults do.
 
@@ -21,6 +21,7 @@ mod blob;
 mod cluster;
 mod object;
 mod row;
+mod session;
 mod third_party;
 
 use blob_lease::{Lease, Refusal};
@@ -41,6 +42,8 @@ pub enum Kind {
     Cluster,
     /// A row of PostgreSQL: a claim until a time of the server's clock, and a record.
     Row,
+    /// A key of Consul, which a session has locked that the servers count, and a record in it.
+    Session,
     /// Two keys of Redis: the same, but the lease ends with a millisecond of the server's clock, which is
     /// stepped, and a restart may forget both.
     Keys,
@@ -61,7 +64,7 @@ impl Kind {
 
     /// Returns whether a bid need create nothing first.
     fn exists_from_the_start(self) -> bool {
-        matches!(self, Self::Host | Self::Cluster | Self::Row | Self::Keys)
+        matches!(self, Self::Host | Self::Cluster | Self::Row | Self::Keys | Self::Session)
     }
 }
 
@@ -80,6 +83,8 @@ pub struct Store {
     cluster: Cluster,
     /// The claim in the row.
     row: Option<row::Claim>,
+    /// The key that a session has locked.
+    key: session::Key,
     /// By how much the clocks of the servers that may count the row's time differ, or one is stepped.
     apart: Duration,
     /// By how many nanoseconds the clock of the present one is ahead.
@@ -148,6 +153,7 @@ impl Store {
             standing: None,
             cluster: Cluster::default(),
             row: None,
+            key: session::Key::default(),
             apart: Duration::ZERO,
             ahead: 0,
             failovers: 0,
@@ -169,7 +175,7 @@ impl Store {
     pub fn most_requests(&self, op: &Op) -> u64 {
         match (self.kind, op) {
             (_, Op::Acquire(_)) => self.requests_of_bid(),
-            (Kind::Object | Kind::Bucket, _) => 2,
+            (Kind::Object | Kind::Bucket | Kind::Session, _) => 2,
             // With the read, the grant and two attempts of a renewal.
             (Kind::Cluster, _) => 4,
             _ => 1,
@@ -182,6 +188,8 @@ impl Store {
             Kind::Blob => 4,
             // A claim under a lease of an earlier request is counted anew.
             Kind::Cluster => 6,
+            // With the session, and the end of one that came too late.
+            Kind::Session => 4,
             Kind::Object | Kind::Bucket => 3,
             Kind::Host | Kind::Row | Kind::Keys => 1,
         }
@@ -198,7 +206,7 @@ impl Store {
             Kind::Blob => {
                 Rules { longest_lease: Some(Duration::from_secs(60)), missing_is_free: false }
             }
-            Kind::Object | Kind::Bucket | Kind::Cluster | Kind::Row | Kind::Keys => {
+            Kind::Object | Kind::Bucket | Kind::Cluster | Kind::Row | Kind::Keys | Kind::Session => {
                 Rules { longest_lease: None, missing_is_free: false }
             }
             Kind::Host => Rules { longest_lease: None, missing_is_free: true },
@@ -243,6 +251,7 @@ impl Store {
             Kind::Object | Kind::Bucket => return self.stands(lease),
             Kind::Cluster => return self.claims(lease),
             Kind::Row | Kind::Keys => return self.has_row(lease),
+            Kind::Session => return self.has_lock(lease),
             Kind::Blob | Kind::Host => (),
         }
         matches!(&self.lease, Lease::Leased { id, .. } if *id == lease)
@@ -259,6 +268,9 @@ impl Store {
         if let Some(claim) = self.row.filter(|_| self.has_row(lease)) {
             return Some((super::span(claim.ends) - EPOCH).saturating_add_signed(-self.ahead));
         }
+        if let Some(lock) = self.key.lock.filter(|_| self.has_lock(lease)) {
+            return Some(super::span(lock.ends) - EPOCH);
+        }
         match &self.lease {
             Lease::Leased { id, until: Some(until), .. } if *id == lease => {
                 Some(super::span(*until) - EPOCH)
@@ -271,6 +283,7 @@ impl Store {
     /// has seen its last renewal.
     pub fn rest(&self, now: Instant) -> Span {
         let until = match (&self.standing, self.cluster.claim, &self.lease) {
+            _ if self.kind == Kind::Session => self.kept_until(),
             _ if self.row.is_some() => self.row.map_or(Duration::ZERO, |it| it.ends),
             (Some(standing), ..) => standing.until,
             (_, Some(claim), _) => claim.counted.deleted,
@@ -295,6 +308,7 @@ impl Store {
             Kind::Object | Kind::Bucket => self.standing.as_ref().and_then(Standing::named),
             Kind::Cluster => self.cluster.claim.and_then(|it| it.nonce),
             Kind::Row | Kind::Keys => self.live(self.time(now)).and_then(|it| it.nonce),
+            Kind::Session => self.key.lock.and_then(|it| it.nonce),
             Kind::Blob | Kind::Host => self.record.nonce.filter(|_| self.is_leased(now)),
         }
     }
@@ -306,6 +320,7 @@ impl Store {
             Kind::Object | Kind::Bucket => self.standing.as_ref().is_some_and(|it| time < it.until),
             Kind::Cluster => self.cluster.claim.is_some_and(|it| time < it.counted.deleted),
             Kind::Row | Kind::Keys => self.live(time).is_some(),
+            Kind::Session => self.is_kept(time),
             Kind::Blob | Kind::Host => matches!(self.lease.state(time), "leased" | "breaking"),
         }
     }
@@ -339,6 +354,7 @@ impl Store {
             Kind::Object | Kind::Bucket => return self.step_object(op, stage, time, wrote),
             Kind::Cluster => return self.step_cluster(op, stage, time, wrote),
             Kind::Row | Kind::Keys => return self.step_row(op, time, wrote),
+            Kind::Session => return self.step_key(op, stage, time, wrote),
             Kind::Blob | Kind::Host => (),
         }
         match (op, stage) {

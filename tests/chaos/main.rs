@@ -3,6 +3,7 @@
 #![allow(clippy::disallowed_methods, reason = "tests use the real clock and environment")]
 #![allow(clippy::unwrap_used, reason = "a failed step fails the test")]
 
+mod consul;
 mod cut;
 mod disk;
 mod dns_tls;

@@ -17,13 +17,18 @@ use tenure::store::LeaseAdmin;
 /// A simulated store that counts the time of its lease.
 struct Simulated<const KIND: usize>(SimulatedLock);
 
-const KINDS: [Kind; 5] = [Kind::Blob, Kind::Host, Kind::Cluster, Kind::Row, Kind::Keys];
+const KINDS: [Kind; 5] = [Kind::Blob, Kind::Host, Kind::Cluster, Kind::Row, Kind::Keys, Kind::Session];
 
 const OBSERVED: [Kind; 2] = [Kind::Object, Kind::Bucket];
 
 impl<const KIND: usize> Harness for Simulated<KIND> {
     const LEASE: Duration = Duration::from_secs(15);
     const FOREIGN: &'static [&'static str] = &[];
+    // The lock-delay.
+    const LATENESS: Duration = match KINDS[KIND] {
+        Kind::Session => Self::LEASE,
+        _ => Duration::ZERO,
+    };
 
     async fn start() -> Self {
         Self(SimulatedLock::new(KINDS[KIND]))
@@ -41,6 +46,10 @@ impl<const KIND: usize> Harness for Simulated<KIND> {
             Kind::Keys => by + Duration::from_millis(1),
             _ => by,
         });
+        // A lock is kept from others for as long again, though it reads as free.
+        if KINDS[KIND] == Kind::Session && self.candidate().read().await.is_ok_and(|it| it.free) {
+            self.0.advance(Self::LEASE);
+        }
     }
 
     async fn delete(&self) {
@@ -134,5 +143,6 @@ testkit::conformance!(simulated_host, Simulated<1>);
 testkit::conformance!(simulated_cluster, Simulated<2>);
 testkit::conformance!(simulated_row, Simulated<3>);
 testkit::conformance!(simulated_keys, Simulated<4>);
+testkit::conformance!(simulated_session, Simulated<4>);
 testkit::conformance!(simulated_object, Observed<0>, observed);
 testkit::conformance!(simulated_bucket, Observed<1>, observed);

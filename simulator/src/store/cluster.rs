@@ -335,6 +335,8 @@ impl Store {
             Kind::Cluster => latest(lease),
             Kind::Row => self.apart,
             Kind::Keys => self.apart + TICK,
+            // Twice the TTL, and the lock-delay.
+            Kind::Session => lease * 2,
             Kind::Blob | Kind::Object | Kind::Bucket | Kind::Host => Duration::ZERO,
         }
     }

@@ -7,6 +7,7 @@ use tenure::store::BreakOutcome;
 
 use super::blob_lease::Lease;
 use super::cluster::Cluster;
+use super::session::Key;
 use super::{Instant, Kind, Store};
 
 /// Returns the lease id of a third party.
@@ -23,6 +24,7 @@ impl Store {
             Kind::Object | Kind::Bucket => return self.break_object(period.is_some(), time),
             Kind::Cluster => return self.break_claim(period.is_some(), time),
             Kind::Row | Kind::Keys => return self.break_row(period.is_some(), time),
+            Kind::Session => return self.break_lock(period.is_some(), time),
             Kind::Blob | Kind::Host => (),
         }
         if !self.is_leased(now) {
@@ -38,12 +40,13 @@ impl Store {
         BreakOutcome::Held { record, free_in }
     }
 
-    /// Changes the lease id. In an object, a cluster, a row or keys, a candidate of another kind acquires the lease, and
+    /// Changes the lease id. In an object, a cluster, a row, a key or keys, a candidate of another kind acquires the lease, and
     /// does not renew it.
     pub fn change_lease(&mut self, number: u64, now: Instant) {
         match self.kind {
             Kind::Cluster => return self.take_claim(number, None, false, self.time(now)),
             Kind::Row | Kind::Keys => return self.take_row(number, None, false, self.time(now)),
+            Kind::Session => return self.take_lock(number, None, false, self.time(now)),
             Kind::Blob | Kind::Object | Kind::Bucket | Kind::Host => (),
         }
         if let Some(length) = self.standing.as_ref().map(|it| it.length) {
@@ -62,6 +65,7 @@ impl Store {
             Kind::Object | Kind::Bucket => return self.take_object(number, length, true, time),
             Kind::Cluster => return self.take_claim(number, Some(length), true, time),
             Kind::Row | Kind::Keys => return self.take_row(number, Some(length), true, time),
+            Kind::Session => return self.take_lock(number, Some(length), true, time),
             Kind::Blob | Kind::Host => (),
         }
         let _ = self.lease.acquire(third_party(number), Some(length), time);
@@ -75,19 +79,21 @@ impl Store {
             self.standing = None;
             self.cluster = Cluster::default();
             self.row = None;
+            self.key = Key::default();
             self.exists = self.kind.exists_from_the_start();
         }
         self.changed_hands();
     }
 
     /// Writes to a field outside of lease and record: a label, an annotation. In a cluster, another member
-    /// leads from now on; of PostgreSQL, a standby. The clock of Redis is
+    /// leads from now on; of PostgreSQL, a standby; in Consul, the agent of the session may leave instead. The clock of Redis is
     /// stepped.
     pub fn touch(&mut self, now: Instant) {
         match self.kind {
             Kind::Object | Kind::Bucket if self.exists => self.touched(),
             Kind::Cluster => self.promote(self.time(now)),
             Kind::Row | Kind::Keys => self.fail_over(),
+            Kind::Session => self.disturb(self.time(now)),
             _ => (),
         }
     }
@@ -102,6 +108,7 @@ impl Store {
             self.standing = None;
             self.cluster.claim = None;
             self.row = None;
+            self.key.lock = None;
         }
         self.changed_hands();
     }
