@@ -46,7 +46,13 @@ pub(crate) mod register;
 mod renewed;
 #[cfg(feature = "s3")]
 pub mod s3;
-#[cfg(any(feature = "consul", feature = "etcd", feature = "postgres", feature = "redis", feature = "s3"))]
+#[cfg(any(
+    feature = "consul",
+    feature = "etcd",
+    feature = "postgres",
+    feature = "redis",
+    feature = "s3"
+))]
 mod secret;
 #[cfg(any(feature = "consul", feature = "etcd"))]
 mod turns;
@@ -205,12 +211,10 @@ pub fn open(settings: &Settings) -> anyhow::Result<Arc<dyn LeaseAdmin>> {
 /// Returns everything that is wrong with them.
 #[cfg(any(
     feature = "consul",
-    
     feature = "etcd",
     feature = "gcs",
     feature = "postgres",
-    feature
-    = "redis",
+    feature = "redis",
     feature = "s3"
 ))]
 fn load_tls(files: &crate::config::StoreTls) -> anyhow::Result<crate::tls::ClientTls> {

@@ -230,7 +230,9 @@ impl World<'_> {
     /// knows that in advance.
     fn ends_for(&self, it: &Node, first: Span, free: Free) -> (Span, bool) {
         match self.store.kind() {
-            Kind::Blob | Kind::Cluster | Kind::Row | Kind::Keys | Kind::Session => (free.within, false),
+            Kind::Blob | Kind::Cluster | Kind::Row | Kind::Keys | Kind::Session => {
+                (free.within, false)
+            }
             Kind::Host => (free.within, free.runs_out && first + it.between_reads() < free.within),
             Kind::Object | Kind::Bucket => {
                 let Some(claim) = self.store.claim() else { return (0, false) };
@@ -299,7 +301,15 @@ impl World<'_> {
             (Kind::Host, None) => Duration::ZERO,
             (_, Some(term)) if seen.max().unwrap_or(0) <= term => Duration::ZERO,
             (Kind::Blob, _) => Duration::from_secs(60),
-            (Kind::Object | Kind::Bucket | Kind::Cluster | Kind::Row | Kind::Keys | Kind::Session, _)
+            (
+                Kind::Object
+                | Kind::Bucket
+                | Kind::Cluster
+                | Kind::Row
+                | Kind::Keys
+                | Kind::Session,
+                _,
+            )
             | (Kind::Host, Some(_)) => lease,
         }
     }

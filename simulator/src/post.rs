@@ -234,7 +234,8 @@ impl World<'_> {
             | Kind::Bucket
             | Kind::Cluster
             | Kind::Row
-            | Kind::Session | Kind::Keys => self.store.unix_millis(self.now),
+            | Kind::Session
+            | Kind::Keys => self.store.unix_millis(self.now),
             Kind::Host if !it.wall_disturbed => {
                 u64::try_from(it.moment(self.now).wall.as_millis()).unwrap_or_default()
             }

@@ -206,9 +206,12 @@ impl Store {
             Kind::Blob => {
                 Rules { longest_lease: Some(Duration::from_secs(60)), missing_is_free: false }
             }
-            Kind::Object | Kind::Bucket | Kind::Cluster | Kind::Row | Kind::Keys | Kind::Session => {
-                Rules { longest_lease: None, missing_is_free: false }
-            }
+            Kind::Object
+            | Kind::Bucket
+            | Kind::Cluster
+            | Kind::Row
+            | Kind::Keys
+            | Kind::Session => Rules { longest_lease: None, missing_is_free: false },
             Kind::Host => Rules { longest_lease: None, missing_is_free: true },
         }
     }

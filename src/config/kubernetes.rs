@@ -225,9 +225,12 @@ impl Reader<'_> {
         let no_azure = "the store is not azure:";
         let in_postgres = matches!(store, Some(StoreUrl::Postgres { .. }));
         let in_s3 = matches!(store, Some(StoreUrl::S3 { .. }));
-        let with_certificate =
-            in_postgres || matches!(store, Some(StoreUrl::Consul { .. } | StoreUrl::Etcd { .. } | StoreUrl::Redis { .. }));
-        let no_certificate = "the store is none of etcd:, postgres: and redis:";
+        let with_certificate = in_postgres
+            || matches!(
+                store,
+                Some(StoreUrl::Consul { .. } | StoreUrl::Etcd { .. } | StoreUrl::Redis { .. })
+            );
+        let no_certificate = "the store is none of consul:, etcd:, postgres: and redis:";
         let in_gcs = matches!(store, Some(StoreUrl::Gcs { .. }));
         let on_servers = in_s3 || in_gcs || with_certificate;
         let no_servers = "the store is none of consul:, etcd:, postgres:, redis:, s3: and gs:";

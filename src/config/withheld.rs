@@ -9,8 +9,7 @@ use super::environment::{Environment, OURS_ALONE};
 use super::store_url::StoreUrl;
 use super::table::{
     AWS_CREDENTIALS, AZURE_CREDENTIALS, CONSUL_CREDENTIALS, ETCD_CREDENTIALS, Kind,
-    POSTGRES_CREDENTIALS,
-    REDIS_CREDENTIALS, SETTINGS, Setting,
+    POSTGRES_CREDENTIALS, REDIS_CREDENTIALS, SETTINGS, Setting,
 };
 
 /// The secrets with which Azure's managed identity is asked for tokens, where it has any.
@@ -105,7 +104,7 @@ mod tests {
     use super::super::{Flags, Verb, load};
 
     /// The store, and the variables of its secrets.
-    const SECRETS: [(&str, &[&str]); 5] = [
+    const SECRETS: [(&str, &[&str]); 6] = [
         ("consul://127.0.0.1:1/x", &["CONSUL_HTTP_TOKEN"]),
         ("etcd://127.0.0.1:1/x", &["ETCD_USERNAME", "ETCD_PASSWORD"]),
         ("postgres://127.0.0.1/x", &["PGUSER", "PGPASSWORD"]),

@@ -25,9 +25,10 @@ pub fn mark(settings: &Settings) -> Option<String> {
         }
         StoreSettings::S3(it) => format!("{}/{}", it.url, it.key()),
         StoreSettings::Gcs(it) => format!("{}{}/{}", it.server, it.bucket, it.name()),
-        StoreSettings::Consul(_) | StoreSettings::Etcd(_) | StoreSettings::Postgres(_) | StoreSettings::Redis(_) => {
-            settings.store.to_string()
-        }
+        StoreSettings::Consul(_)
+        | StoreSettings::Etcd(_)
+        | StoreSettings::Postgres(_)
+        | StoreSettings::Redis(_) => settings.store.to_string(),
     })
 }
 

@@ -17,7 +17,8 @@ use tenure::store::LeaseAdmin;
 /// A simulated store that counts the time of its lease.
 struct Simulated<const KIND: usize>(SimulatedLock);
 
-const KINDS: [Kind; 5] = [Kind::Blob, Kind::Host, Kind::Cluster, Kind::Row, Kind::Keys, Kind::Session];
+const KINDS: [Kind; 5] =
+    [Kind::Blob, Kind::Host, Kind::Cluster, Kind::Row, Kind::Keys, Kind::Session];
 
 const OBSERVED: [Kind; 2] = [Kind::Object, Kind::Bucket];
 
