@@ -124,7 +124,7 @@ const KINDS: &str = "file:///DIRECTORY, azure://ACCOUNT/CONTAINER, kubernetes:[N
                      consul://HOST:PORT/PREFIX, etcd://HOST:PORT/PREFIX, postgres://HOST:PORT/DATABASE, redis://HOST:PORT, s3://BUCKET/PREFIX, gs://BUCKET/PREFIX or memory:";
 
 /// Schemes of planned stores, to tell an unsupported store from a misspelling.
-const PLANNED: [&str; 3] = ["mongodb", "zookeeper"];
+const PLANNED: [&str; 2] = ["mongodb", "zookeeper"];
 
 /// Whether this build has the store `consul:`.
 const HAS_CONSUL: bool = cfg!(feature = "consul");
