@@ -31,6 +31,16 @@ def on_postgres():
 
 
 @contextlib.contextmanager
+def on_redis():
+    with tempfile.TemporaryDirectory() as home:
+        port = free_port()
+        with running("redis-server", "--bind", "127.0.0.1", "--port", port, "--dir", home, "--save", "",
+                     "--appendonly", "yes", "--appendfsync", "always", "--loglevel", "warning"):
+            until(lambda: connects(port))
+            yield lambda election: (f"redis://127.0.0.1:{port}",)
+
+
+@contextlib.contextmanager
 def on_s3():
     with tempfile.TemporaryDirectory() as home:
         os.mkdir(f"{home}/leases")
@@ -42,8 +52,9 @@ def on_s3():
             yield lambda election: ("s3://leases/bench", "--s3-endpoint", f"http://127.0.0.1:{port}")
 
 
-STORES = {**peers.STORES, "etcd": on_etcd, "postgres": on_postgres, "s3": on_s3}
-NAMES = {"file": "file:", "azurite": "Azurite", "lease": "a Lease", "etcd": "etcd", "postgres": "PostgreSQL", "s3": "S3"}
+STORES = {**peers.STORES, "etcd": on_etcd, "postgres": on_postgres, "s3": on_s3, "redis": on_redis}
+NAMES = {"file": "file:", "azurite": "Azurite", "lease": "a Lease", "etcd": "etcd", "postgres": "PostgreSQL", "s3": "S3",
+         "redis": "Redis"}
 
 
 def measured(kind, count):

@@ -124,6 +124,18 @@ fn the_commands_of_the_page_on_postgres_work_as_described() {
 }
 
 #[test]
+fn the_commands_of_the_page_on_redis_work_as_described() {
+    let server = testkit::redis::server::RedisServer::start();
+    let blocks = blocks("stores/redis.md");
+    assert_eq!(blocks.len(), 3);
+    let client = format!("redis-cli -e -p {} ", server.port);
+    for block in blocks {
+        let block = block.replace("redis-cli ", &client);
+        run(&block, &[("redis://127.0.0.1", &format!("redis://127.0.0.1:{}", server.port))]);
+    }
+}
+
+#[test]
 fn the_commands_of_the_page_on_s3_work_as_described() {
     let server = testkit::s3::server::S3Server::start();
     let blocks = blocks("stores/s3.md");

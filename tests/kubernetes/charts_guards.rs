@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use manifests::{assert_valid, helm, place, text, try_render};
 use tenure::config::{Kind, SETTINGS, Verb};
-use values::{azure, etcd, gcs, port, postgres, s3, with};
+use values::{azure, etcd, gcs, port, postgres, redis, s3, with};
 
 fn refusal(values: &Value) -> String {
     match try_render(values) {
@@ -26,6 +26,7 @@ fn guarded() -> Vec<(Value, &'static str)> {
         of_the_store(),
         of_etcd(),
         of_postgres(),
+        of_redis(),
         of_s3(),
         of_gcs(),
         of_the_route(),
@@ -150,6 +151,23 @@ fn of_postgres() -> Vec<(Value, &'static str)> {
         (
             with(postgres(), json!({"election": {"storeCaFile": "/ca.crt"}})),
             "postgres.tlsSecret is orders-db-tls, and election.storeCaFile, storeCert or storeKey is set",
+        ),
+    ]
+}
+
+fn of_redis() -> Vec<(Value, &'static str)> {
+    vec![
+        (
+            with(redis(), json!({"redis": {"hosts": []}})),
+            "redis.hosts is empty, and store is redis: set it to the addresses of the server",
+        ),
+        (
+            with(redis(), json!({"redis": {"tlsSecret": ""}})),
+            "redis.clientCertificate is true, and redis.tlsSecret is empty",
+        ),
+        (
+            with(redis(), json!({"election": {"storeCaFile": "/ca.crt"}})),
+            "redis.tlsSecret is orders-redis-tls, and election.storeCaFile, storeCert or storeKey is set",
         ),
     ]
 }
@@ -451,7 +469,7 @@ fn of_the_labels_and_variables() -> Vec<(Value, &'static str)> {
         (
             json!({"sidecar": {"env": [{"name": "TENURE_LOG_LEVEL", "value": "debug"}]}}),
             "sidecar.env has TENURE_LOG_LEVEL, which the chart sets: remove it, and set the value \
-             under election, azure, etcd, postgres, s3 or gcs",
+             under election, azure, etcd, postgres, redis, s3 or gcs",
         ),
         (
             json!({"sidecar": {"env": [{"name": "POD_NAME", "value": "x"}]}}),

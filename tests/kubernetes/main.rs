@@ -14,6 +14,7 @@ mod charts_names;
 mod charts_platforms;
 mod charts_pod;
 mod charts_postgres;
+mod charts_redis;
 mod charts_s3;
 mod charts_tls;
 mod deploy;

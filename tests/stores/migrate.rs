@@ -1,8 +1,9 @@
-//! `tenure migrate` between three pairs of real stores: terms go on, leaders are left alone, and candidates of
+//! `tenure migrate` between four pairs of real stores: terms go on, leaders are left alone, and candidates of
 //! the old store are held off.
 
 use testkit::etcd::server::EtcdServer;
 use testkit::postgres::server::{self, PostgresServer};
+use testkit::redis::server::{self as cache, RedisServer};
 use testkit::s3::server::{self as bucket, S3Server};
 use testkit::stores::bids::{self, A, B, soon};
 
@@ -15,6 +16,7 @@ use tenure::lease::{Bid, Successor};
 use tenure::store::etcd::Etcd;
 use tenure::store::file::FileStore;
 use tenure::store::postgres::Postgres;
+use tenure::store::redis::Redis;
 use tenure::store::{LeaseAdmin, s3};
 
 /// An election in one of the stores, as the tests and `tenure` see it.
@@ -149,4 +151,21 @@ async fn an_election_moves_from_s3_to_postgres_and_back() {
     };
     let variables = [bucket::variables(), server::variables()].concat();
     moves(Ground { election, flags: arguments[2..].to_vec(), variables }, from, to).await;
+}
+
+#[tokio::test]
+async fn an_election_moves_from_redis_to_postgres_and_back() {
+    let postgres = tokio::task::spawn_blocking(PostgresServer::shared).await.unwrap();
+    let redis = tokio::task::spawn_blocking(RedisServer::shared).await.unwrap();
+    let election = "moved-4";
+    let from = Election {
+        store: Arc::new(Redis::open(&redis.settings(election)).unwrap()),
+        url: redis.arguments()[1].clone(),
+    };
+    let to = Election {
+        store: Arc::new(Postgres::open(&postgres.settings(election)).unwrap()),
+        url: postgres.arguments()[1].clone(),
+    };
+    let variables = [cache::variables(), server::variables()].concat();
+    moves(Ground { election, flags: Vec::new(), variables }, from, to).await;
 }

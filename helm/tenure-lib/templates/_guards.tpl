@@ -28,6 +28,9 @@
 {{- if and (eq $kind "postgres") (not .Values.postgres.credentialsSecret) (not .Values.sidecar.envFrom) (not .Values.sidecar.env) -}}
   {{- fail "postgres.credentialsSecret is empty, and nothing else sets PGUSER: set it to a Secret with PGUSER and PGPASSWORD" -}}
 {{- end -}}
+{{- if and (eq ($e.store | default .Values.store) "redis") (not .Values.redis.hosts) -}}
+  {{- fail "redis.hosts is empty, and store is redis: set it to the addresses of the server and its replicas, such as redis-0.redis:6379" -}}
+{{- end -}}
 {{- if eq ($e.store | default .Values.store) "s3" -}}
   {{- if not .Values.s3.bucket -}}
     {{- fail "s3.bucket is empty, and store is s3: set it to the name of the bucket" -}}
@@ -39,7 +42,7 @@
 {{- if and (eq $kind "s3") (not $e.s3Region) (not $e.s3Endpoint) -}}
   {{- fail "election.s3Region is empty, and store is s3: set it to the region of the bucket, or election.s3Endpoint to a server that is not AWS's" -}}
 {{- end -}}
-{{- range $name := list "etcd" "postgres" "s3" -}}
+{{- range $name := list "etcd" "postgres" "redis" "s3" -}}
   {{- $servers := get $.Values $name -}}
   {{- if and $servers.clientCertificate (not $servers.tlsSecret) -}}
     {{- fail (printf "%s.clientCertificate is true, and %s.tlsSecret is empty: set it to the Secret with tls.crt and tls.key" $name $name) -}}
@@ -81,7 +84,7 @@
 {{- range include "tenure.env" . | fromYamlArray -}}{{- $own = append $own .name -}}{{- end -}}
 {{- range .Values.sidecar.env -}}
   {{- if has .name $own -}}
-    {{- fail (printf "sidecar.env has %s, which the chart sets: remove it, and set the value under election, azure, etcd, postgres, s3 or gcs" .name) -}}
+    {{- fail (printf "sidecar.env has %s, which the chart sets: remove it, and set the value under election, azure, etcd, postgres, redis, s3 or gcs" .name) -}}
   {{- end -}}
 {{- end -}}
 {{- include "tenure.guards.tls" . -}}

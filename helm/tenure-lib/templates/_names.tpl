@@ -86,6 +86,12 @@ etcd://{{ join "," .Values.etcd.endpoints }}/{{ .Values.etcd.prefix | default (p
 {{- $hosts = append $hosts (regexMatch ":[0-9]+$" . | ternary . (printf "%s:5432" .)) -}}
 {{- end -}}
 postgres://{{ join "," $hosts }}/{{ .Values.postgres.database }}
+{{- else if eq $store "redis" -}}
+{{- $hosts := list -}}
+{{- range .Values.redis.hosts -}}
+{{- $hosts = append $hosts (regexMatch ":[0-9]+$" . | ternary . (printf "%s:6379" .)) -}}
+{{- end -}}
+redis://{{ join "," $hosts }}/{{ .Values.redis.database }}
 {{- else if eq $store "s3" -}}
 s3://{{ .Values.s3.bucket }}/{{ .Values.s3.prefix | default (printf "tenure/%s" .Release.Namespace) }}
 {{- else if eq $store "gcs" -}}
@@ -98,7 +104,7 @@ gs://{{ .Values.gcs.bucket }}/{{ .Values.gcs.prefix | default (printf "tenure/%s
 {{/* The values of the servers that keep the lease, as YAML; empty for other stores. */}}
 {{- define "tenure.servers" -}}
 {{- $kind := include "tenure.storeKind" . -}}
-{{- if has $kind (list "etcd" "postgres" "s3") -}}
+{{- if has $kind (list "etcd" "postgres" "redis" "s3") -}}
 {{- toYaml (get .Values $kind) -}}
 {{- else if eq $kind "gs" -}}
 {{- toYaml .Values.gcs -}}

@@ -81,6 +81,20 @@ pub fn postgres() -> Value {
     })
 }
 
+/// Returns values for a lease in Redis, with a password, TLS and a client certificate.
+pub fn redis() -> Value {
+    json!({
+        "store": "redis",
+        "redis": {
+            "hosts": ["redis-0.redis", "redis-1.redis:6380"],
+            "database": 3,
+            "credentialsSecret": "orders-redis",
+            "tlsSecret": "orders-redis-tls",
+            "clientCertificate": true,
+        },
+    })
+}
+
 /// Returns values that enable everything that is off by default.
 pub fn everything() -> Value {
     json!({
