@@ -1,10 +1,10 @@
 """Measures how long a lock is free when its holder exits: `tenure exec --once`, compared with
 `etcdctl lock` in the same run.
 """
-import contextlib, os, random, shutil, signal, statistics, subprocess, tempfile, time
+import contextlib, json, os, random, shutil, signal, statistics, subprocess, tempfile, time
 from concurrent.futures import ThreadPoolExecutor
 
-from processes import TENURE, ask, free_port, heading, now, row, running, until
+from processes import TENURE, ask, free_port, heading, now, row, running, tool, until
 
 HELD = ("sh", "-c", "echo $$; exec sleep 600")  # the command under a lock: prints its process id
 
@@ -20,6 +20,21 @@ def etcd():
             f"bench={peer}"):
         until(lambda: ask(int(client.rsplit(":", 1)[1]), "/health")[0] == 200)
         yield client
+
+
+@contextlib.contextmanager
+def consul():
+    api, rpc, gossip = (free_port() for _ in range(3))
+    with tempfile.TemporaryDirectory() as home:
+        with open(f"{home}/bench.json", "w") as settings:
+            json.dump({"node_name": "bench", "data_dir": f"{home}/data", "server": True, "bootstrap_expect": 1,
+                       "bind_addr": "127.0.0.1", "log_level": "error", "disable_update_check": True,
+                       "ports": {"http": api, "server": rpc, "serf_lan": gossip, "serf_wan": -1, "dns": -1, "grpc": -1,
+                                 "grpc_tls": -1}}, settings)
+        with running(tool("consul"), "agent", "-config-file", f"{home}/bench.json"):
+            # In the catalog, sessions can be created.
+            until(lambda: ask(api, "/v1/catalog/node/bench")[1].startswith(b"{"))
+            yield f"127.0.0.1:{api}"
 
 
 class Waiter:
@@ -65,6 +80,10 @@ def end(held):
 
 def etcd_lock(client, name):
     return ("etcdctl", "lock", name, "--"), {**os.environ, "ETCDCTL_API": "3", "ETCDCTL_ENDPOINTS": client}
+
+
+def consul_lock(address, name):
+    return (tool("consul"), "lock", f"-http-addr=http://{address}", "-shell=false", name), None
 
 
 def tenure_lock(home, election):

@@ -1,11 +1,11 @@
 """Measures a leader and a standby without peers on each kind of store, all at the same time: memory, requests,
-and handovers; on etcd beside `etcdctl lock`.
+and handovers; on etcd beside `etcdctl lock`, on Consul beside `consul lock`.
 """
 import contextlib, os, shutil, statistics, subprocess, tempfile, time
 from concurrent.futures import ThreadPoolExecutor
 
 import peers
-from locks import etcd, etcd_lock, lock_handovers, milliseconds, p99, rows
+from locks import consul, consul_lock, etcd, etcd_lock, lock_handovers, milliseconds, p99, rows
 from processes import MIB, as_postgres, connects, free_port, heading, postgres, resident, row, running, tool, until
 
 
@@ -13,6 +13,12 @@ from processes import MIB, as_postgres, connects, free_port, heading, postgres, 
 def on_etcd():
     with etcd() as client:
         yield lambda election: (client.replace("http://", "etcd://") + "/bench",)
+
+
+@contextlib.contextmanager
+def on_consul():
+    with consul() as address:
+        yield lambda election: (f"consul://{address}/bench",)
 
 
 @contextlib.contextmanager
@@ -53,13 +59,16 @@ def on_s3():
 
 
 STORES = {**peers.STORES, "etcd": on_etcd, "postgres": on_postgres, "s3": on_s3, "redis": on_redis}
+# The rows of these come after all that docs/performance.md has.
+LATER = {"consul": on_consul}
 NAMES = {"file": "file:", "azurite": "Azurite", "lease": "a Lease", "etcd": "etcd", "postgres": "PostgreSQL", "s3": "S3",
+         "consul": "Consul",
          "redis": "Redis"}
 
 
 def measured(kind, count):
     """Returns the rows of one store."""
-    with STORES[kind]() as store:
+    with (STORES | LATER)[kind]() as store:
         with contextlib.ExitStack() as stack:
             election = peers.Election(stack, store, "alone", False)
             election.add(2)
@@ -82,12 +91,19 @@ def measured(kind, count):
 def stores(count):
     heading("etcdctl lock")
     # Side by side, since all of them wait most of the time.
-    with ThreadPoolExecutor(len(STORES)) as pool:
-        for shown in pool.map(lambda kind: measured(kind, count), STORES):
-            for it in shown:
-                row(*it)
+    with ThreadPoolExecutor(len(STORES | LATER)) as pool:
+        *first, later = pool.map(lambda kind: measured(kind, count), STORES | LATER)
+    for it in sum(first, []):
+        row(*it)
     with etcd() as client:
         store = lambda election: (client.replace("http://", "etcd://") + "/bench",)
         command, environment = etcd_lock(client, "lock")
         rows("etcd: exec --once, SIGTERM to the next command", peers.commands(store, "", count),
+             lock_handovers(lambda: command, count, 0.5, environment))
+    for it in later:
+        row(*it)
+    with consul() as address:
+        store = lambda election: (f"consul://{address}/bench",)
+        command, environment = consul_lock(address, "lock")
+        rows("consul: exec --once, SIGTERM to the next command", peers.commands(store, "", count),
              lock_handovers(lambda: command, count, 0.5, environment))

@@ -99,6 +99,19 @@ fn the_commands_of_the_page_on_tls_work_as_described() {
 }
 
 #[test]
+fn the_commands_of_the_page_on_consul_work_as_described() {
+    let consul = testkit::consul::server::ConsulServer::start();
+    let address = format!("127.0.0.1:{}", consul.servers[0].port);
+    let blocks = blocks("stores/consul.md");
+    assert_eq!(blocks.len(), 2);
+    let program = testkit::paths::tool("consul");
+    let get = format!("{} kv get -http-addr=http://{address} ", program.display());
+    for block in blocks {
+        run(&block.replace("consul kv get ", &get), &[("127.0.0.1:8500", &address)]);
+    }
+}
+
+#[test]
 fn the_commands_of_the_page_on_etcd_work_as_described() {
     let etcd = testkit::etcd::server::EtcdServer::start();
     let address = format!("127.0.0.1:{}", etcd.members[0].port);

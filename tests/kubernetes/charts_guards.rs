@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use manifests::{assert_valid, helm, place, text, try_render};
 use tenure::config::{Kind, SETTINGS, Verb};
-use values::{azure, etcd, gcs, port, postgres, redis, s3, with};
+use values::{azure, consul, etcd, gcs, port, postgres, redis, s3, with};
 
 fn refusal(values: &Value) -> String {
     match try_render(values) {
@@ -24,6 +24,7 @@ fn refusal(values: &Value) -> String {
 fn guarded() -> Vec<(Value, &'static str)> {
     [
         of_the_store(),
+        of_consul(),
         of_etcd(),
         of_postgres(),
         of_redis(),
@@ -168,6 +169,29 @@ fn of_redis() -> Vec<(Value, &'static str)> {
         (
             with(redis(), json!({"election": {"storeCaFile": "/ca.crt"}})),
             "redis.tlsSecret is orders-redis-tls, and election.storeCaFile, storeCert or storeKey is set",
+        ),
+    ]
+}
+
+fn of_consul() -> Vec<(Value, &'static str)> {
+    let timed = |lease: &str| with(consul(), json!({"election": {"leaseDuration": lease}}));
+    vec![
+        (
+            with(consul(), json!({"consul": {"addresses": []}})),
+            "consul.addresses is empty, and store is consul: set it to the addresses of servers or agents",
+        ),
+        (
+            with(consul(), json!({"consul": {"tlsSecret": ""}})),
+            "consul.clientCertificate is true, and consul.tlsSecret is empty: set it to the Secret",
+        ),
+        (
+            with(consul(), json!({"election": {"leaseDuration": "9s", "renewDeadline": "7s"}})),
+            "election.leaseDuration is 9s, but Consul accepts 10s to 24h: set it within this range",
+        ),
+        (timed("25h"), "election.leaseDuration is 25h, but Consul accepts 10s to 24h"),
+        (
+            timed("20500ms"),
+            "election.leaseDuration is 20500ms, but the store consul accepts only whole seconds",
         ),
     ]
 }
@@ -469,7 +493,7 @@ fn of_the_labels_and_variables() -> Vec<(Value, &'static str)> {
         (
             json!({"sidecar": {"env": [{"name": "TENURE_LOG_LEVEL", "value": "debug"}]}}),
             "sidecar.env has TENURE_LOG_LEVEL, which the chart sets: remove it, and set the value \
-             under election, azure, etcd, postgres, redis, s3 or gcs",
+             under election, azure, consul, etcd, postgres, redis, s3 or gcs",
         ),
         (
             json!({"sidecar": {"env": [{"name": "POD_NAME", "value": "x"}]}}),

@@ -110,6 +110,7 @@ fn the_whole_example_is_valid_restricted_and_has_the_rights_for_its_lease() {
 #[test]
 fn the_examples_on_servers_have_their_secrets_and_need_no_rights() {
     for (example, store, credentials) in [
+        ("worker-on-consul", "consul://consul-server.consul:8501/", "worker-consul"),
         ("worker-on-etcd", "etcd://etcd-0.etcd:2379,", "worker-etcd"),
         ("worker-on-postgres", "postgres://db-0.db,", "worker-db"),
         ("worker-on-redis", "redis://redis-0.redis,", "worker-redis"),

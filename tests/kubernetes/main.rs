@@ -5,6 +5,7 @@
 
 mod charts;
 mod charts_around;
+mod charts_consul;
 mod charts_etcd;
 mod charts_gcs;
 mod charts_guards;

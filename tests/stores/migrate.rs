@@ -1,6 +1,7 @@
 //! `tenure migrate` between four pairs of real stores: terms go on, leaders are left alone, and candidates of
 //! the old store are held off.
 
+use testkit::consul::server::ConsulServer;
 use testkit::etcd::server::EtcdServer;
 use testkit::postgres::server::{self, PostgresServer};
 use testkit::redis::server::{self as cache, RedisServer};
@@ -13,6 +14,7 @@ use std::time::Duration;
 
 use tenure::config::FileSettings;
 use tenure::lease::{Bid, Successor};
+use tenure::store::consul::Consul;
 use tenure::store::etcd::Etcd;
 use tenure::store::file::FileStore;
 use tenure::store::postgres::Postgres;
@@ -168,4 +170,20 @@ async fn an_election_moves_from_redis_to_postgres_and_back() {
     };
     let variables = [cache::variables(), server::variables()].concat();
     moves(Ground { election, flags: Vec::new(), variables }, from, to).await;
+}
+
+#[tokio::test]
+async fn an_election_moves_from_consul_to_etcd_and_back() {
+    let consul = tokio::task::spawn_blocking(ConsulServer::shared).await.unwrap();
+    let etcd = tokio::task::spawn_blocking(EtcdServer::shared).await.unwrap();
+    let election = "moved-4";
+    let from = Election {
+        store: Arc::new(Consul::open(&consul.settings(election)).unwrap()),
+        url: consul.arguments()[1].clone(),
+    };
+    let to = Election {
+        store: Arc::new(Etcd::open(&etcd.settings(election)).unwrap()),
+        url: etcd.arguments()[1].clone(),
+    };
+    moves(Ground { election, flags: Vec::new(), variables: Vec::new() }, from, to).await;
 }

@@ -14,6 +14,9 @@
 {{- if and (eq $kind "azure") (not (or (include "tenure.workloadIdentity" .) .Values.azure.credentialsSecret .Values.azure.managedIdentity)) -}}
   {{- fail "azure.clientId is empty, and no other Azure sign-in is configured: set it to the client id of the workload identity, or azure.workloadIdentity=true if the ServiceAccount is annotated with one, or azure.credentialsSecret to a Secret, or azure.managedIdentity=true to use the node's identity" -}}
 {{- end -}}
+{{- if and (eq ($e.store | default .Values.store) "consul") (not .Values.consul.addresses) -}}
+  {{- fail "consul.addresses is empty, and store is consul: set it to the addresses of servers or agents, such as consul-server.consul:8501" -}}
+{{- end -}}
 {{- if and (eq ($e.store | default .Values.store) "etcd") (not .Values.etcd.endpoints) -}}
   {{- fail "etcd.endpoints is empty, and store is etcd: set it to the addresses of the members, such as etcd-0.etcd:2379" -}}
 {{- end -}}
@@ -42,7 +45,7 @@
 {{- if and (eq $kind "s3") (not $e.s3Region) (not $e.s3Endpoint) -}}
   {{- fail "election.s3Region is empty, and store is s3: set it to the region of the bucket, or election.s3Endpoint to a server that is not AWS's" -}}
 {{- end -}}
-{{- range $name := list "etcd" "postgres" "redis" "s3" -}}
+{{- range $name := list "consul" "etcd" "postgres" "redis" "s3" -}}
   {{- $servers := get $.Values $name -}}
   {{- if and $servers.clientCertificate (not $servers.tlsSecret) -}}
     {{- fail (printf "%s.clientCertificate is true, and %s.tlsSecret is empty: set it to the Secret with tls.crt and tls.key" $name $name) -}}
@@ -84,7 +87,7 @@
 {{- range include "tenure.env" . | fromYamlArray -}}{{- $own = append $own .name -}}{{- end -}}
 {{- range .Values.sidecar.env -}}
   {{- if has .name $own -}}
-    {{- fail (printf "sidecar.env has %s, which the chart sets: remove it, and set the value under election, azure, etcd, postgres, redis, s3 or gcs" .name) -}}
+    {{- fail (printf "sidecar.env has %s, which the chart sets: remove it, and set the value under election, azure, consul, etcd, postgres, redis, s3 or gcs" .name) -}}
   {{- end -}}
 {{- end -}}
 {{- include "tenure.guards.tls" . -}}
@@ -124,7 +127,7 @@
 {{- if lt (sub $lease $deadline) $margin -}}
   {{- fail (printf "election.renewDeadline is %s, which leaves less than %vms until the end of election.leaseDuration, %s: lower it to at most %vms, or raise election.leaseDuration" $e.renewDeadline $margin $e.leaseDuration (sub $lease $margin)) -}}
 {{- end -}}
-{{- if and (has $kind (list "azure" "etcd" "kubernetes")) (ne (mod $lease 1000) 0) -}}
+{{- if and (has $kind (list "azure" "consul" "etcd" "kubernetes")) (ne (mod $lease 1000) 0) -}}
   {{- fail (printf "election.leaseDuration is %s, but the store %s accepts only whole seconds: set it to %vs" $e.leaseDuration $kind (div (add $lease 999) 1000)) -}}
 {{- end -}}
 {{- if and (eq $kind "azure") (or (lt $lease 15000) (gt $lease 60000)) -}}
@@ -132,6 +135,9 @@
 {{- end -}}
 {{- if and (eq $kind "gs") (lt $retry 2000) -}}
   {{- fail (printf "election.retryPeriod is %s, and Google Cloud Storage throttles writes of one object beyond about one in a second: set it to at least 2s" $e.retryPeriod) -}}
+{{- end -}}
+{{- if and (eq $kind "consul") (or (lt $lease 10000) (gt $lease 86400000)) -}}
+  {{- fail (printf "election.leaseDuration is %s, but Consul accepts 10s to 24h: set it within this range" $e.leaseDuration) -}}
 {{- end -}}
 {{- if and (eq $kind "etcd") (lt $lease 2000) -}}
   {{- fail (printf "election.leaseDuration is %s, but etcd grants no lease shorter than 2s: set it to at least 2s" $e.leaseDuration) -}}

@@ -78,6 +78,8 @@ the other one behind the Service. Takes (dict "context" . "mode" MODE).
 kubernetes:{{ include "tenure.fullname" . }}
 {{- else if eq $store "azure" -}}
 azure://{{ .Values.azure.storageAccount }}/{{ .Values.azure.container }}
+{{- else if eq $store "consul" -}}
+consul://{{ join "," .Values.consul.addresses }}/{{ .Values.consul.prefix | default (printf "tenure/%s" .Release.Namespace) }}
 {{- else if eq $store "etcd" -}}
 etcd://{{ join "," .Values.etcd.endpoints }}/{{ .Values.etcd.prefix | default (printf "tenure/%s" .Release.Namespace) }}
 {{- else if eq $store "postgres" -}}
@@ -104,7 +106,7 @@ gs://{{ .Values.gcs.bucket }}/{{ .Values.gcs.prefix | default (printf "tenure/%s
 {{/* The values of the servers that keep the lease, as YAML; empty for other stores. */}}
 {{- define "tenure.servers" -}}
 {{- $kind := include "tenure.storeKind" . -}}
-{{- if has $kind (list "etcd" "postgres" "redis" "s3") -}}
+{{- if has $kind (list "consul" "etcd" "postgres" "redis" "s3") -}}
 {{- toYaml (get .Values $kind) -}}
 {{- else if eq $kind "gs" -}}
 {{- toYaml .Values.gcs -}}
