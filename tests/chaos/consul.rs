@@ -1,10 +1,11 @@
 //! Faults of Consul itself, with real candidates: its servers are killed, stopped and without quorum, the
-//! agent of a session leaves, answers break off, rights are taken away, certificates are replaced. Fault 46.
+//! agent of a session leaves, answers break off, the disk is full, rights are taken away, certificates are replaced. Fault 46.
 
 use testkit::consul::server::{ConsulServer, PREFIX, Server, TOKEN};
 use testkit::faults::half_answer::HalfAnswer;
+use testkit::faults::small_disk::SmallDisk;
 use testkit::processes::cluster::{Cluster, PATIENCE, Timings};
-use testkit::processes::process::until;
+use testkit::processes::process::{Process, until};
 
 use std::cell::RefCell;
 use std::time::Duration;
@@ -13,7 +14,7 @@ use rustix::process::Signal;
 
 use super::on_server::{
     LONG, compete, keeps_its_term, outlasts, outlasts_taken_rights, outlasts_two_leases, renews_on,
-    requests, survives_half_answers, wait_for_two_leases,
+    survives_half_answers, wait_for_two_leases,
 };
 
 /// The shortest lease that Consul has, with a margin of two seconds, and a renew-deadline for a busy machine.
@@ -93,6 +94,14 @@ fn fault_46_the_leader_of_consul_is_stopped_for_two_leases_and_ends_no_live_sess
     cluster.verdict();
 }
 
+/// Returns how often a candidate has bid in vain: the series is there from the first time on.
+fn refused_bids(candidate: &Process) -> u64 {
+    let (_, text) = candidate.get("/metrics").expect("it answers");
+    let is_it = |line: &&str| line.contains(r#"op="acquire",outcome="refused""#);
+    let line = text.lines().filter(|it| it.starts_with("tenure_store_requests_total")).find(is_it);
+    line.map_or(0, |it| it.rsplit(' ').next().unwrap().parse().expect("a number"))
+}
+
 /// Consul ends the session of the leader at once, which does not know it until its next renewal: a candidate that
 /// is told of it may bid before.
 #[test]
@@ -101,7 +110,7 @@ fn fault_46_the_agent_of_the_session_leaves_while_leading() {
     let cluster = on(&server);
     let leader = cluster.settle();
     let others = || cluster.candidates.iter().enumerate().filter(|it| it.0 != leader);
-    let bids = || others().map(|it| requests(it.1, "acquire", "refused")).sum::<u64>();
+    let bids = || others().map(|it| refused_bids(it.1)).sum::<u64>();
     let before = bids();
     cluster.candidates[leader].signal(Signal::STOP);
     server.leave_and_join(0);
@@ -110,6 +119,24 @@ fn fault_46_the_agent_of_the_session_leaves_while_leading() {
     cluster.candidates[leader].signal(Signal::CONT);
     cluster.settle();
     assert!(cluster.verdict().terms.len() >= 2);
+}
+
+/// Renewals write nothing, so that the leader may go on where Consul does.
+#[test]
+fn fault_46_the_disk_of_consul_is_full() {
+    let disk = SmallDisk::new(32 * 1024);
+    let mut server = ConsulServer::start_in(disk.path());
+    let cluster = on(&server);
+    cluster.settle();
+    disk.fill();
+    until(PATIENCE, "the log has no room", || (!server.writes()).then_some(()));
+    wait_for_two_leases(&ON_CONSUL);
+    disk.empty();
+    server.servers[0].restart();
+    server.becomes_ready(0);
+    let leader = cluster.settle();
+    renews_on(&cluster.candidates[leader]);
+    cluster.verdict();
 }
 
 #[test]

@@ -69,6 +69,8 @@ impl Server {
             "disable_host_node_id": true,
             // The timings of a production cluster.
             "performance": {"raft_multiplier": 1},
+            // Its log takes its room in steps of this size.
+            "raft_logstore": {"wal": {"segment_size_mb": 1}},
             "connect": {"enabled": false},
             "ports": {
                 "http": api, "https": -1, "server": rpc, "serf_lan": gossip, "serf_wan": -1, "dns": -1,
@@ -146,18 +148,23 @@ pub struct ConsulServer {
 impl ConsulServer {
     /// Starts one server, without TLS and access control.
     pub fn start() -> Self {
-        Self::with(1, false)
+        Self::with(1, false, &std::env::temp_dir())
+    }
+
+    /// Starts one server that keeps its data below a directory.
+    pub fn start_in(directory: &Path) -> Self {
+        Self::with(1, false, directory)
     }
 
     /// Starts three servers, without TLS and access control.
     pub fn three() -> Self {
-        Self::with(3, false)
+        Self::with(3, false, &std::env::temp_dir())
     }
 
     /// Starts one server with TLS that requires a certificate of its clients, and denies what no token
     /// allows.
     pub fn secured() -> Self {
-        let mut it = Self::with(1, true);
+        let mut it = Self::with(1, true, &std::env::temp_dir());
         it.add_token();
         it
     }
@@ -174,9 +181,9 @@ impl ConsulServer {
         share(&SHARED, Self::secured)
     }
 
-    fn with(servers: usize, secured: bool) -> Self {
+    fn with(servers: usize, secured: bool, directory: &Path) -> Self {
         for _ in 0..5 {
-            if let Some(it) = Self::try_start(servers, secured) {
+            if let Some(it) = Self::try_start(servers, secured, directory) {
                 return it;
             }
         }
@@ -184,8 +191,8 @@ impl ConsulServer {
     }
 
     /// Returns `None` if another process took a port first.
-    fn try_start(servers: usize, secured: bool) -> Option<Self> {
-        let home = tempfile::tempdir().expect("a directory");
+    fn try_start(servers: usize, secured: bool, directory: &Path) -> Option<Self> {
+        let home = tempfile::tempdir_in(directory).expect("a directory");
         let files = secured.then(|| Files::make(home.path()));
         let ports: Vec<_> = (0..servers).map(|_| [(); 3].map(|()| free_port())).collect();
         let start = |at| Server::start(home.path(), at, &ports, files.as_ref());
@@ -286,6 +293,14 @@ impl ConsulServer {
         for step in ["deregister", "register"] {
             self.ask(Method::PUT, &format!("catalog/{step}"), Some(&node));
         }
+    }
+
+    /// Returns whether the first server writes a value of 200 KB.
+    pub fn writes(&self) -> bool {
+        let value = azure_core::base64::encode(vec![b'x'; 200_000]);
+        let set = json!([{"KV": {"Verb": "set", "Key": "filler", "Value": value}}]);
+        let answer = self.try_ask(0, Method::PUT, "txn", Some(&set));
+        answer.is_some_and(|(code, _)| code == 200)
     }
 
     /// Sends a request to the first server as the administrator, and returns its answer.
