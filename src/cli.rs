@@ -65,7 +65,7 @@ never flags: for azure: AZURE_STORAGE_CONNECTION_STRING, AZURE_STORAGE_KEY, AZUR
 workload identity, managed identity and the Azure CLI, in this order; for consul: CONSUL_HTTP_TOKEN; for etcd: ETCD_USERNAME and \
 ETCD_PASSWORD; for postgres: PGUSER, PGPASSWORD and PGPASSFILE; for redis: REDIS_USERNAME and REDIS_PASSWORD; for s3: AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN, \
 a profile, or a role of the platform; for gs: GOOGLE_APPLICATION_CREDENTIALS, a login of gcloud, or the \
-metadata server. Each variable that holds a secret also with the suffix _FILE.
+metadata server; for zookeeper: ZOOKEEPER_AUTH. Each variable that holds a secret also with the suffix _FILE.
 
 Examples:
   tenure run
@@ -90,6 +90,8 @@ Examples:
       candidates anywhere, with an object in S3
   tenure run --election orders --store gs://mybucket/elections
       candidates anywhere, with an object in Google Cloud Storage
+  ZOOKEEPER_AUTH_FILE=/run/secrets/zk tenure run --election orders --store zookeeper://zk-1:2281,zk-2:2281/tenure
+      candidates anywhere, with a lease in ZooKeeper
   tenure run --status-file /run/orders/leader.env --status-file /run/orders/leader.json
       for services without HTTP
   tenure run --lease-duration 30s --renew-deadline 20s --retry-period 4s

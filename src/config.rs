@@ -48,6 +48,7 @@ mod tls;
 mod values;
 mod warnings;
 mod withheld;
+mod zookeeper;
 
 pub use admin::Admin;
 pub use azure::{AzureCredential, AzureSettings};
@@ -78,6 +79,9 @@ pub use table::{Kind, SETTINGS, Setting, UnderExec, Verb, nearest};
 pub use timings::Timings;
 pub use values::{FileFormat, Listen, LogFormat, StatusFile};
 pub use withheld::Withheld;
+pub use zookeeper::ZookeeperSettings;
+#[cfg(feature = "zookeeper")]
+pub(crate) use zookeeper::digest_user;
 
 #[cfg(test)]
 mod tests;

@@ -25,6 +25,8 @@ pub use crate::store::redis::fuzzing::redis_answer;
 pub use crate::store::register::fuzzing::register_value;
 #[cfg(feature = "s3")]
 pub use crate::store::s3::fuzzing::s3_answer;
+#[cfg(feature = "zookeeper")]
+pub use crate::store::zookeeper::fuzzing::zookeeper_answer;
 
 /// A name, and the function that reads the bytes.
 pub type Target = (&'static str, fn(&[u8]));
@@ -58,6 +60,8 @@ pub const TARGETS: &[Target] = &[
     ("settings_file", settings_file),
     ("status_document", status_document),
     ("store_url", store_url),
+    #[cfg(feature = "zookeeper")]
+    ("zookeeper_answer", zookeeper_answer),
 ];
 
 #[cfg(test)]

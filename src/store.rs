@@ -7,7 +7,8 @@
 //! store answered.
 //!
 //! Stores differ in three ways:
-//! - *Where the time is counted.* By the store (Azure, Consul, etcd, PostgreSQL, Redis, a file on one host), or by each observer:
+//! - *Where the time is counted.* By the store (Azure, Consul, etcd, PostgreSQL, Redis,
+//!   ZooKeeper, a file on one host), or by each observer:
 //!   [`Snapshot::claim`] tells whether the lease has changed since the last read.
 //! - *Where the term comes from.* [`LeaseStore::write_term`] returns it, whether it is a number of
 //!   the store or a counter in the record.
@@ -33,7 +34,7 @@ pub mod file;
 mod finding;
 #[cfg(feature = "gcs")]
 pub mod gcs;
-#[cfg(any(feature = "consul", feature = "etcd", feature = "gcs", feature = "s3"))]
+#[cfg(any(feature = "consul", feature = "etcd", feature = "gcs", feature = "s3", feature = "zookeeper"))]
 mod json;
 pub mod kubernetes;
 pub mod memory;
@@ -51,11 +52,15 @@ pub mod s3;
     feature = "etcd",
     feature = "postgres",
     feature = "redis",
-    feature = "s3"
+    feature = "s3", feature = "zookeeper"
 ))]
 mod secret;
 #[cfg(any(feature = "consul", feature = "etcd"))]
 mod turns;
+#[cfg(any(feature = "postgres", feature = "zookeeper"))]
+mod stream;
+#[cfg(feature = "zookeeper")]
+pub mod zookeeper;
 
 pub use finding::{Finding, Verdict};
 
@@ -67,7 +72,7 @@ pub use finding::{Finding, Verdict};
 #[async_trait]
 pub trait LeaseStore: Send + Sync {
     /// Returns the name of the kind of store for status, logs and messages: `azure`, `consul`, `etcd`,
-    /// `file`, `gcs`, `kubernetes`, `memory`, `postgres`, `redis`, `s3`.
+    /// `file`, `gcs`, `kubernetes`, `memory`, `postgres`, `redis`, `s3`, `zookeeper`.
     fn kind(&self) -> &'static str;
 
     /// Returns the properties of this kind of store that the election depends on.
@@ -201,6 +206,12 @@ pub fn open(settings: &Settings) -> anyhow::Result<Arc<dyn LeaseAdmin>> {
         StoreSettings::Gcs(it) => gcs::open(it)?,
         #[cfg(not(feature = "gcs"))]
         StoreSettings::Gcs(_) => anyhow::bail!("this build does not have the store gs:"),
+        #[cfg(feature = "zookeeper")]
+        StoreSettings::Zookeeper(it) => Arc::new(zookeeper::Zookeeper::open(it)?),
+        #[cfg(not(feature = "zookeeper"))]
+        StoreSettings::Zookeeper(_) => {
+            anyhow::bail!("this build does not have the store zookeeper:")
+        }
         StoreSettings::Memory => Arc::new(memory::Memory::new()),
     })
 }
@@ -211,11 +222,15 @@ pub fn open(settings: &Settings) -> anyhow::Result<Arc<dyn LeaseAdmin>> {
 /// Returns everything that is wrong with them.
 #[cfg(any(
     feature = "consul",
+    
     feature = "etcd",
     feature = "gcs",
     feature = "postgres",
-    feature = "redis",
-    feature = "s3"
+    feature
+    = "redis",
+    feature = "s3",
+    feature = "zookeeper"
+
 ))]
 fn load_tls(files: &crate::config::StoreTls) -> anyhow::Result<crate::tls::ClientTls> {
     crate::tls::ClientTls::load(files.own.as_ref(), files.ca_file.as_deref()).map_err(|faults| {
@@ -242,6 +257,8 @@ pub const KINDS: &[&str] = &[
     "redis",
     #[cfg(feature = "s3")]
     "s3",
+    #[cfg(feature = "zookeeper")]
+    "zookeeper",
 ];
 
 /// Whether a lock exists in its store.

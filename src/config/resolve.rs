@@ -237,9 +237,12 @@ impl Reader<'_> {
         let servers = match &url {
             Some(Some(
                 StoreUrl::Consul { addresses, .. }
-                | StoreUrl::Etcd { addresses, .. }
+                | 
+                StoreUrl::Etcd { addresses, .. }
                 | StoreUrl::Postgres { addresses, .. }
                 | StoreUrl::Redis { addresses, .. },
+            
+                | StoreUrl::Zookeeper { addresses, .. },
             )) => Some(addresses.as_slice()),
             _ => None,
         };
@@ -277,6 +280,11 @@ impl Reader<'_> {
             Some(StoreUrl::Gcs { bucket, prefix }) => self
                 .gcs(bucket, prefix, election, tls, request_timeout)
                 .map(|it| StoreSettings::Gcs(Box::new(it))),
+            Some(StoreUrl::Zookeeper { addresses, path }) => {
+                let times = [self.given_duration("lease-duration"), request_timeout];
+                let it = self.zookeeper(addresses, path, election, tls, times);
+                it.map(|it| StoreSettings::Zookeeper(Box::new(it)))
+            }
             Some(StoreUrl::Memory) => Some(StoreSettings::Memory),
             Some(StoreUrl::File(directory)) => Some(file(directory, false, election?)),
             Some(StoreUrl::Azure { account, container }) => {
@@ -310,7 +318,8 @@ impl Reader<'_> {
                 format!(
                     "set a store that all pods share: --store kubernetes:{} for a Lease in the \
                      pod's namespace, azure://ACCOUNT/CONTAINER, consul://HOST:PORT/PREFIX, etcd://HOST:PORT/PREFIX, \
-                     postgres://HOST/DATABASE, redis://HOST, s3://BUCKET, gs://BUCKET; or file:///DIRECTORY if that is \
+                     postgres://HOST/DATABASE, redis://HOST, s3://BUCKET, gs://BUCKET, \
+                     zookeeper://HOST:PORT/PATH; or file:///DIRECTORY if that is \
                      intended",
                     election.filter(|it| *it != "default").unwrap_or("orders"),
                 ),

@@ -23,6 +23,7 @@ use super::store_url::StoreUrl;
 use super::timings::Timings;
 use super::values::{Listen, LogFormat, StatusFile};
 use super::withheld::Withheld;
+use super::zookeeper::ZookeeperSettings;
 use crate::tls::ServerFiles;
 
 /// The validated settings of `tenure run` or `tenure exec`.
@@ -166,6 +167,8 @@ pub enum StoreSettings {
     S3(Box<S3Settings>),
     /// An object in a bucket of Google's.
     Gcs(Box<GcsSettings>),
+    /// Nodes in ZooKeeper.
+    Zookeeper(Box<ZookeeperSettings>),
     /// The memory of this process.
     Memory,
 }
@@ -186,7 +189,8 @@ impl StoreSettings {
             | Self::Postgres(_)
             | Self::Redis(_)
             | Self::S3(_)
-            | Self::Gcs(_) => format!("instances on any host that use {self}"),
+            | Self::Gcs(_)
+            | Self::Zookeeper(_) => format!("instances on any host that use {self}"),
             Self::Memory => "no other process: the lease is in the memory of this one".to_owned(),
         }
     }
@@ -219,6 +223,11 @@ impl fmt::Display for StoreSettings {
             }
             Self::S3(it) => write!(f, "s3://{}/{}", it.bucket, it.key()),
             Self::Gcs(it) => write!(f, "gs://{}/{}", it.bucket, it.name()),
+            Self::Zookeeper(it) => {
+                let ZookeeperSettings { servers, path, election, .. } = it.as_ref();
+                let servers: Vec<_> = servers.iter().map(ToString::to_string).collect();
+                write!(f, "zookeeper://{}/{path}/{election}", servers.join(","))
+            }
             Self::Memory => StoreUrl::Memory.fmt(f),
         }
     }

@@ -13,6 +13,7 @@ mod consul;
 mod etcd;
 mod postgres;
 mod redis;
+mod zookeeper;
 
 pub use address::Address;
 
@@ -80,6 +81,13 @@ pub(super) enum StoreUrl {
         /// The prefix of the names, without a slash at either end.
         prefix: Option<String>,
     },
+    /// `zookeeper://HOST:PORT[,HOST:PORT…]/PATH`.
+    Zookeeper {
+        /// The addresses of the servers of one ensemble, each with its port.
+        addresses: Vec<Address>,
+        /// The path of the nodes, without a slash at either end.
+        path: String,
+    },
     /// `memory:`.
     Memory,
 }
@@ -110,6 +118,9 @@ impl fmt::Display for StoreUrl {
             Self::S3 { bucket, prefix: None } => write!(f, "s3://{bucket}"),
             Self::Gcs { bucket, prefix: Some(prefix) } => write!(f, "gs://{bucket}/{prefix}"),
             Self::Gcs { bucket, prefix: None } => write!(f, "gs://{bucket}"),
+            Self::Zookeeper { addresses, path } => {
+                write!(f, "zookeeper://{}/{path}", all(addresses))
+            }
             Self::Memory => f.write_str("memory:"),
         }
     }
@@ -121,10 +132,11 @@ fn all(addresses: &[Address]) -> String {
 
 /// The forms of a store URL, for remedies.
 const KINDS: &str = "file:///DIRECTORY, azure://ACCOUNT/CONTAINER, kubernetes:[NAMESPACE/]NAME, \
-                     consul://HOST:PORT/PREFIX, etcd://HOST:PORT/PREFIX, postgres://HOST:PORT/DATABASE, redis://HOST:PORT, s3://BUCKET/PREFIX, gs://BUCKET/PREFIX or memory:";
+                     consul://HOST:PORT/PREFIX, etcd://HOST:PORT/PREFIX, postgres://HOST:PORT/DATABASE, redis://HOST:PORT, s3://BUCKET/PREFIX, gs://BUCKET/PREFIX, \
+                     zookeeper://HOST:PORT/PATH or memory:";
 
 /// Schemes of planned stores, to tell an unsupported store from a misspelling.
-const PLANNED: [&str; 2] = ["mongodb", "zookeeper"];
+const PLANNED: [&str; 2] = ["mongodb"];
 
 /// Whether this build has the store `consul:`.
 const HAS_CONSUL: bool = cfg!(feature = "consul");
@@ -143,6 +155,9 @@ const HAS_S3: bool = cfg!(feature = "s3");
 
 /// Whether this build has the store `gs:`.
 const HAS_GCS: bool = cfg!(feature = "gcs");
+
+/// Whether this build has the store `zookeeper:`.
+const HAS_ZOOKEEPER: bool = cfg!(feature = "zookeeper");
 
 /// Parses a store URL.
 ///
@@ -170,7 +185,8 @@ pub(super) fn parse(text: &str) -> Result<StoreUrl, Problem> {
         }
         "gs" if HAS_GCS => bucket::parse(rest, &bucket::GCS)
             .map(|(bucket, prefix)| StoreUrl::Gcs { bucket, prefix }),
-        "consul" | "etcd" | "postgres" | "redis" | "s3" => Err(absent(scheme, scheme)),
+        "consul" | "zookeeper" if HAS_ZOOKEEPER => zookeeper::parse(rest),
+        "etcd" | "postgres" | "redis" | "s3" | "zookeeper" => Err(absent(scheme, scheme)),
         "gs" => Err(absent(scheme, "gcs")),
         "memory" if rest.is_empty() => Ok(StoreUrl::Memory),
         "memory" => Err(Problem::new("has text after memory:", "write memory: alone")),
@@ -211,7 +227,8 @@ fn unsupported(scheme: &str, rest: &str) -> Problem {
         "pg" | "postgresql" => Some("postgres"),
         "gcs" => Some("gs"),
         "valkey" | "rediss" => Some("redis"),
-        _ => ["file", "azure", "kubernetes", "consul", "etcd", "postgres", "redis", "memory", "s3"]
+        "zk" => Some("zookeeper"),
+        _ => ["file", "azure", "kubernetes", "consul", "etcd", "postgres", "redis", "memory", "s3", "zookeeper"]
             .into_iter()
             .find(|it| near(it) && it.len() > 2),
     };

@@ -53,6 +53,9 @@ pub(super) const REDIS_CREDENTIALS: [&str; 2] = ["REDIS_USERNAME", "REDIS_PASSWO
 pub(super) const AWS_CREDENTIALS: [&str; 3] =
     ["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"];
 
+/// The variable of the sign-in to ZooKeeper.
+pub(super) const ZOOKEEPER_CREDENTIALS: [&str; 1] = ["ZOOKEEPER_AUTH"];
+
 // What the settings of one heading have in common.
 const ELECTION: Setting = Setting {
     name: "",
@@ -112,21 +115,22 @@ pub const SETTINGS: &[Setting] = &[
         otherwise: "`file:` in `/run/tenure`, else in `/var/tmp/tenure-UID`; in Kubernetes none: it must be named",
         help: "Where the lease is kept: `file:///DIRECTORY`, `azure://ACCOUNT/CONTAINER`, \
                `kubernetes:[NAMESPACE/]NAME`, `consul://HOST:PORT[,HOST:PORT]/PREFIX`, `etcd://HOST:PORT[,HOST:PORT]/PREFIX`, \
-               `postgres://HOST[:PORT][,HOST[:PORT]]/DATABASE`, `redis://HOST[:PORT][,HOST[:PORT]][/DATABASE]`, `s3://BUCKET[/PREFIX]`, `gs://BUCKET[/PREFIX]` or `memory:`",
+               `postgres://HOST[:PORT][,HOST[:PORT]]/DATABASE`, `redis://HOST[:PORT][,HOST[:PORT]][/DATABASE]`, `s3://BUCKET[/PREFIX]`, `gs://BUCKET[/PREFIX]`, \
+               `zookeeper://HOST:PORT[,HOST:PORT]/PATH` or `memory:`",
         ..STORE
     },
     Setting {
         name: "store-ca-file",
         kind: Kind::Path,
         otherwise: "those of the system",
-        help: "File with the CA certificates that authenticate the servers of `consul:`, `etcd:`, `postgres:`, `redis:`, `s3:` and `gs:`, read \
-               again when it changes; for `consul:`, `etcd:`, `postgres:` and `redis:` on loopback it asks for TLS",
+        help: "File with the CA certificates that authenticate the servers of `consul:`, `etcd:`, `postgres:`, `redis:`, `s3:`, `gs:` and `zookeeper:`, read \
+               again when it changes; for `consul:`, `etcd:`, `postgres:`, `postgres:` and `redis:` on loopback it asks for TLS",
         ..STORE
     },
     Setting {
         name: "store-cert",
         kind: Kind::Path,
-        help: "File with the certificate that this instance presents to the servers of `consul:`, `etcd:`, `postgres:` and `redis:`, \
+        help: "File with the certificate that this instance presents to the servers of `consul:`, `etcd:`, `postgres:`, `postgres:` and `redis:`, \
                followed by the intermediate ones, read again when it changes; on loopback it asks for TLS",
         ..STORE
     },
@@ -139,7 +143,7 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         name: "store-insecure",
         default: Some("false"),
-        help: "Allow connections without TLS to servers of `consul:`, `etcd:`, `postgres:`, `redis:`, `s3:` and an emulator of `gs:` on other machines",
+        help: "Allow connections without TLS to servers of `consul:`, `etcd:`, `postgres:`, `redis:`, `s3:`, `zookeeper:` and an emulator of `gs:` on other machines",
         ..STORE
     },
     Setting {

@@ -9,7 +9,7 @@ use super::environment::{Environment, OURS_ALONE};
 use super::store_url::StoreUrl;
 use super::table::{
     AWS_CREDENTIALS, AZURE_CREDENTIALS, CONSUL_CREDENTIALS, ETCD_CREDENTIALS, Kind,
-    POSTGRES_CREDENTIALS, REDIS_CREDENTIALS, SETTINGS, Setting,
+    POSTGRES_CREDENTIALS, REDIS_CREDENTIALS, SETTINGS, Setting, ZOOKEEPER_CREDENTIALS,
 };
 
 /// The secrets with which Azure's managed identity is asked for tokens, where it has any.
@@ -30,6 +30,7 @@ pub(super) fn of_store(store: Option<&StoreUrl>) -> StoreSecrets {
         Some(StoreUrl::Postgres { .. }) => [&POSTGRES_CREDENTIALS, &[]],
         Some(StoreUrl::Redis { .. }) => [&REDIS_CREDENTIALS, &[]],
         Some(StoreUrl::S3 { .. }) => [&AWS_CREDENTIALS, &CONTAINER],
+        Some(StoreUrl::Zookeeper { .. }) => [&ZOOKEEPER_CREDENTIALS, &[]],
         Some(
             StoreUrl::File(_)
             | StoreUrl::Kubernetes { .. }
@@ -109,6 +110,7 @@ mod tests {
         ("etcd://127.0.0.1:1/x", &["ETCD_USERNAME", "ETCD_PASSWORD"]),
         ("postgres://127.0.0.1/x", &["PGUSER", "PGPASSWORD"]),
         ("redis://127.0.0.1", &["REDIS_USERNAME", "REDIS_PASSWORD"]),
+        ("zookeeper://127.0.0.1:1/x", &["ZOOKEEPER_AUTH"]),
         (
             "azure://acct/leases",
             &["AZURE_STORAGE_KEY", "AZURE_STORAGE_SAS_TOKEN", "IDENTITY_HEADER", "MSI_SECRET"],
@@ -134,6 +136,7 @@ mod tests {
     fn every_secret_of_the_store_in_use_is_withheld_and_no_other() {
         for (url, names) in SECRETS {
             let all = SECRETS.iter().flat_map(|it| it.1).map(|it| (*it, "hidden"));
+            let all = all.chain([("ZOOKEEPER_AUTH", "digest:me:hidden")]);
             let others = [("TENURE_ELECTION", "orders"), ("AWS_REGION", "eu-west-1")];
             let environment = Environment::of(all.chain(SETTINGS).chain(others));
             let flags = Flags::from_iter([("store", vec![url.to_owned()])]);

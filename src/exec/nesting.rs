@@ -28,7 +28,9 @@ pub fn mark(settings: &Settings) -> Option<String> {
         StoreSettings::Consul(_)
         | StoreSettings::Etcd(_)
         | StoreSettings::Postgres(_)
-        | StoreSettings::Redis(_) => settings.store.to_string(),
+        | StoreSettings::Redis(_) | StoreSettings::Zookeeper(_) => {
+            settings.store.to_string()
+        }
     })
 }
 

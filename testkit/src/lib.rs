@@ -30,6 +30,7 @@ pub mod soak_report;
 pub mod stores;
 pub mod tasks;
 pub mod tools;
+pub mod zookeeper;
 
 /// Blocks on a call, in synchronous code.
 pub fn blocking<T: Send>(call: impl Future<Output = T> + Send) -> T {

@@ -31,3 +31,4 @@ mod redis;
 mod redis_doctor;
 mod s3;
 mod transfer;
+mod zookeeper;

@@ -1,4 +1,4 @@
-//! `tenure migrate` between four pairs of real stores: terms go on, leaders are left alone, and candidates of
+//! `tenure migrate` between pairs of real stores: terms go on, leaders are left alone, and candidates of
 //! the old store are held off.
 
 use testkit::consul::server::ConsulServer;
@@ -7,6 +7,7 @@ use testkit::postgres::server::{self, PostgresServer};
 use testkit::redis::server::{self as cache, RedisServer};
 use testkit::s3::server::{self as bucket, S3Server};
 use testkit::stores::bids::{self, A, B, soon};
+use testkit::zookeeper::server::ZookeeperServer;
 
 use std::process::{Command, Output};
 use std::sync::Arc;
@@ -19,6 +20,7 @@ use tenure::store::etcd::Etcd;
 use tenure::store::file::FileStore;
 use tenure::store::postgres::Postgres;
 use tenure::store::redis::Redis;
+use tenure::store::zookeeper::Zookeeper;
 use tenure::store::{LeaseAdmin, s3};
 
 /// An election in one of the stores, as the tests and `tenure` see it.
@@ -153,6 +155,28 @@ async fn an_election_moves_from_s3_to_postgres_and_back() {
     };
     let variables = [bucket::variables(), server::variables()].concat();
     moves(Ground { election, flags: arguments[2..].to_vec(), variables }, from, to).await;
+}
+
+/// The numbers of ZooKeeper's transactions are far above the terms of the file, and terms rise both ways.
+#[tokio::test]
+async fn an_election_moves_from_a_file_to_zookeeper_and_back() {
+    let server = tokio::task::spawn_blocking(ZookeeperServer::shared).await.unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let election = "moved-to-zookeeper";
+    let file = FileSettings {
+        directory: directory.path().to_owned(),
+        is_private: false,
+        election: election.to_owned(),
+    };
+    let from = Election {
+        store: Arc::new(FileStore::open(&file)),
+        url: format!("file://{}", directory.path().display()),
+    };
+    let to = Election {
+        store: Arc::new(Zookeeper::open(&server.settings(election)).unwrap()),
+        url: server.arguments()[1].clone(),
+    };
+    moves(Ground { election, flags: Vec::new(), variables: Vec::new() }, from, to).await;
 }
 
 #[tokio::test]

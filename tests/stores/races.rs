@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use testkit::races::courses::{
     AzuriteCourse, ConsulCourse, Course, EtcdCourse, FileCourse, GcsCourse, MemoryCourse,
-    PostgresCourse, RedisCourse, S3Course, TableCourse,
+    PostgresCourse, RedisCourse, S3Course, TableCourse, ZookeeperCourse,
 };
 use testkit::races::run::{Plan, run};
 
@@ -67,4 +67,9 @@ async fn races_on_s3_are_linearizable() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn races_on_google_cloud_storage_are_linearizable() {
     races(GcsCourse::start()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn races_on_zookeeper_are_linearizable() {
+    races(ZookeeperCourse::start()).await;
 }

@@ -27,6 +27,7 @@ use tokio_rustls::TlsConnector;
 use super::errors::{PostgresError, broken, not_postgres, reported, unconnected};
 use crate::config::{Address, PostgresSettings};
 use crate::http::resolver::Resolver;
+use crate::store::stream::Stream;
 
 /// The longest message that is read. Those here have some hundred bytes.
 const LONGEST_MESSAGE: i32 = 1024 * 1024;
@@ -44,11 +45,6 @@ pub(super) struct Login {
 
 /// The rows that one statement returned, as text.
 pub(super) type Rows = Vec<Vec<Option<String>>>;
-
-/// What a connection runs over.
-pub(super) trait Stream: AsyncRead + AsyncWrite + Send + Sync + Unpin {}
-
-impl<T: AsyncRead + AsyncWrite + Send + Sync + Unpin> Stream for T {}
 
 /// What is known of the server since the start of the connection.
 #[derive(Clone, Debug, Default)]

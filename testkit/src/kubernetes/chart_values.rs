@@ -95,6 +95,19 @@ pub fn redis() -> Value {
     })
 }
 
+/// Returns values for a lease in ZooKeeper, with a user, TLS and a client certificate.
+pub fn zookeeper() -> Value {
+    json!({
+        "store": "zookeeper",
+        "zookeeper": {
+            "servers": ["zk-0.zk:2281", "zk-1.zk:2282"],
+            "credentialsSecret": "orders-zk",
+            "tlsSecret": "orders-zk-tls",
+            "clientCertificate": true,
+        },
+    })
+}
+
 /// Returns values that enable everything that is off by default.
 pub fn everything() -> Value {
     json!({

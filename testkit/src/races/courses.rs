@@ -19,6 +19,7 @@ use tenure::store::memory::Memory;
 use tenure::store::postgres::Postgres;
 use tenure::store::redis::Redis;
 use tenure::store::s3;
+use tenure::store::zookeeper::Zookeeper;
 
 use super::model::Model;
 use super::script::{Lock, Passes, RaceClock};
@@ -31,6 +32,7 @@ use crate::kubernetes::real_lease::RealLease;
 use crate::postgres::server::PostgresServer;
 use crate::redis::server::RedisServer;
 use crate::s3::server::S3Server;
+use crate::zookeeper::server::ZookeeperServer;
 
 const MS: u64 = 1_000_000;
 const S: u64 = 1_000 * MS;
@@ -480,6 +482,45 @@ impl Course for GcsCourse {
             keep: Box::new(()),
         };
         prepared(lock, seed).await
+    }
+}
+
+/// `zookeeper:` on ZooKeeper itself, whose time passes by itself: no lease ends during a race.
+pub struct ZookeeperCourse(Arc<ZookeeperServer>);
+
+impl ZookeeperCourse {
+    pub fn start() -> Self {
+        Self(ZookeeperServer::shared())
+    }
+}
+
+#[async_trait]
+impl Course for ZookeeperCourse {
+    fn name(&self) -> &'static str {
+        "zookeeper"
+    }
+
+    fn lanes(&self) -> usize {
+        4
+    }
+
+    /// Until the shortest lease ends.
+    fn longest(&self) -> Option<Duration> {
+        Some(OF_AZURE[0])
+    }
+
+    async fn lock(&self, _lane: usize, seed: u64) -> Lock {
+        let settings = self.0.settings(&format!("race-{seed}-{}", fresh("orders")));
+        let lock = Lock {
+            model: Model::ZOOKEEPER,
+            open: Box::new(move || Arc::new(Zookeeper::open(&settings).expect("good settings"))),
+            clock: RaceClock::new(Passes::Itself),
+            lengths: OF_AZURE,
+            disturb: None,
+            keep: Box::new(()),
+        };
+        // The numbers of transactions, which a term is not below, are no part of the model.
+        created(lock, 1 << 40).await
     }
 }
 

@@ -152,6 +152,10 @@ impl Model {
     pub const REDIS: Self =
         Self { rounding: Duration::from_millis(2), unit: Duration::from_millis(1), ..Self::MEMORY };
 
+    /// The model of `zookeeper:` with a record, whose term is above all numbers that ZooKeeper has of its own.
+    /// A break adds half of the shortest session to the rest of the lease.
+    pub const ZOOKEEPER: Self = Self { tells_end: false, rounding: SECOND, ..Self::MEMORY };
+
     fn length(&self, bid: &Bid) -> Duration {
         let units = bid.lease_duration.as_nanos().div_ceil(self.unit.as_nanos());
         let nanos = u64::try_from(units * self.unit.as_nanos()).unwrap_or(u64::MAX);
