@@ -230,7 +230,7 @@ impl World<'_> {
     /// knows that in advance.
     fn ends_for(&self, it: &Node, first: Span, free: Free) -> (Span, bool) {
         match self.store.kind() {
-            Kind::Blob | Kind::Cluster | Kind::Row | Kind::Keys | Kind::Session => {
+            Kind::Blob | Kind::Cluster | Kind::Row | Kind::Keys | Kind::Session | Kind::Ensemble => {
                 (free.within, false)
             }
             Kind::Host => (free.within, free.runs_out && first + it.between_reads() < free.within),
@@ -307,7 +307,7 @@ impl World<'_> {
                 | Kind::Cluster
                 | Kind::Row
                 | Kind::Keys
-                | Kind::Session,
+                | Kind::Session | Kind::Ensemble,
                 _,
             )
             | (Kind::Host, Some(_)) => lease,

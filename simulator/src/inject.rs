@@ -242,6 +242,7 @@ impl World<'_> {
                         | store::Kind::Row
                         | store::Kind::Keys
                         | store::Kind::Session
+                        | store::Kind::Ensemble
                 ) =>
             {
                 self.store.touch(self.now);

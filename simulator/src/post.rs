@@ -235,7 +235,8 @@ impl World<'_> {
             | Kind::Cluster
             | Kind::Row
             | Kind::Session
-            | Kind::Keys => self.store.unix_millis(self.now),
+            | Kind::Keys
+            | Kind::Ensemble => self.store.unix_millis(self.now),
             Kind::Host if !it.wall_disturbed => {
                 u64::try_from(it.moment(self.now).wall.as_millis()).unwrap_or_default()
             }

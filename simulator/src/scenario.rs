@@ -91,6 +91,7 @@ impl Scenario {
             7 => Kind::Keys,
             8..=9 => Kind::Bucket,
             10..=11 => Kind::Session,
+            10..=11 => Kind::Ensemble,
             _ => Kind::Host,
         };
         let scale = Scale::draw(&mut rng, store);
@@ -120,6 +121,7 @@ impl Scenario {
             | Kind::Bucket
             | Kind::Cluster
             | Kind::Session
+            Kind::Ensemble
             | Kind::Host => 0,
         };
         nodes.iter_mut().for_each(|it| it.freeze_budget -= clocks_apart);

@@ -67,7 +67,7 @@ impl Scale {
             0 => log_span(rng, self.longest / 4, self.longest),
             _ => self.longest,
         };
-        let unit = if matches!(self.store, Kind::Host | Kind::Row | Kind::Keys | Kind::Bucket) {
+        let unit = if matches!(self.store, Kind::Host | Kind::Row | Kind::Keys | Kind::Bucket | Kind::Ensemble) {
             MILLI
         } else {
             SECOND
@@ -84,7 +84,7 @@ fn limits(store: Kind) -> (Span, Span) {
         Kind::Cluster => (2 * SECOND, LONGEST),
         // Consul keeps a lock from others for a minute at most.
         Kind::Session => (10 * SECOND, 60 * SECOND),
-        Kind::Host | Kind::Row | Kind::Keys | Kind::Bucket => {
+        Kind::Host | Kind::Row | Kind::Keys | Kind::Bucket | Kind::Ensemble => {
             (SHORTEST_DEADLINE + LEAST_MARGIN, LONGEST)
         }
     }

@@ -1,5 +1,5 @@
 //! The simulated store: a blob by Microsoft's lease tables, a Lease of Kubernetes, an object in a bucket,
-//! two keys of etcd, a row of PostgreSQL, a key of Consul, two keys of Redis, or a record on one host, with a clock of its own.
+//! two keys of etcd, a row of PostgreSQL, a key of Consul, two keys of Redis, nodes of ZooKeeper, or a record on one host, with a clock of its own.
 //!
 //! It loses nothing and returns no errors; the network and the faults do.
 
@@ -19,6 +19,7 @@ pub mod blob_lease;
 
 mod blob;
 mod cluster;
+mod ensemble;
 mod object;
 mod row;
 mod session;
@@ -47,6 +48,8 @@ pub enum Kind {
     /// Two keys of Redis: the same, but the lease ends with a millisecond of the server's clock, which is
     /// stepped, and a restart may forget both.
     Keys,
+    /// Nodes of ZooKeeper: a claim that lasts as long as its session, and a record.
+    Ensemble,
     /// A record on one host, as in `file:` and `memory:`.
     Host,
 }
@@ -64,7 +67,7 @@ impl Kind {
 
     /// Returns whether a bid need create nothing first.
     fn exists_from_the_start(self) -> bool {
-        matches!(self, Self::Host | Self::Cluster | Self::Row | Self::Keys | Self::Session)
+        matches!(self, Self::Host | Self::Cluster | Self::Row | Self::Keys | Self::Session | Self::Ensemble)
     }
 }
 
@@ -83,6 +86,8 @@ pub struct Store {
     cluster: Cluster,
     /// The claim in the row.
     row: Option<row::Claim>,
+    /// The claim of a session of the ensemble.
+    session: Option<ensemble::Claim>,
     /// The key that a session has locked.
     key: session::Key,
     /// By how much the clocks of the servers that may count the row's time differ, or one is stepped.
@@ -154,6 +159,7 @@ impl Store {
             cluster: Cluster::default(),
             row: None,
             key: session::Key::default(),
+            session: None,
             apart: Duration::ZERO,
             ahead: 0,
             failovers: 0,
@@ -175,7 +181,7 @@ impl Store {
     pub fn most_requests(&self, op: &Op) -> u64 {
         match (self.kind, op) {
             (_, Op::Acquire(_)) => self.requests_of_bid(),
-            (Kind::Object | Kind::Bucket | Kind::Session, _) => 2,
+            (Kind::Object | Kind::Bucket | Kind::Session | Kind::Ensemble, _) => 2,
             // With the read, the grant and two attempts of a renewal.
             (Kind::Cluster, _) => 4,
             _ => 1,
@@ -191,6 +197,7 @@ impl Store {
             // With the session, and the end of one that came too late.
             Kind::Session => 4,
             Kind::Object | Kind::Bucket => 3,
+            Kind::Ensemble => 2,
             Kind::Host | Kind::Row | Kind::Keys => 1,
         }
     }
@@ -211,7 +218,7 @@ impl Store {
             | Kind::Cluster
             | Kind::Row
             | Kind::Keys
-            | Kind::Session => Rules { longest_lease: None, missing_is_free: false },
+            | Kind::Session | Kind::Ensemble => Rules { longest_lease: None, missing_is_free: false },
             Kind::Host => Rules { longest_lease: None, missing_is_free: true },
         }
     }
@@ -255,6 +262,7 @@ impl Store {
             Kind::Cluster => return self.claims(lease),
             Kind::Row | Kind::Keys => return self.has_row(lease),
             Kind::Session => return self.has_lock(lease),
+            Kind::Ensemble => return self.has_session(lease),
             Kind::Blob | Kind::Host => (),
         }
         matches!(&self.lease, Lease::Leased { id, .. } if *id == lease)
@@ -274,6 +282,9 @@ impl Store {
         if let Some(lock) = self.key.lock.filter(|_| self.has_lock(lease)) {
             return Some(super::span(lock.ends) - EPOCH);
         }
+        if let Some(claim) = self.session.filter(|_| self.has_session(lease)) {
+            return Some(super::span(claim.ends) - EPOCH);
+        }
         match &self.lease {
             Lease::Leased { id, until: Some(until), .. } if *id == lease => {
                 Some(super::span(*until) - EPOCH)
@@ -287,6 +298,7 @@ impl Store {
     pub fn rest(&self, now: Instant) -> Span {
         let until = match (&self.standing, self.cluster.claim, &self.lease) {
             _ if self.kind == Kind::Session => self.kept_until(),
+            _ if self.session.is_some() => self.session.map_or(Duration::ZERO, |it| it.deleted),
             _ if self.row.is_some() => self.row.map_or(Duration::ZERO, |it| it.ends),
             (Some(standing), ..) => standing.until,
             (_, Some(claim), _) => claim.counted.deleted,
@@ -312,6 +324,7 @@ impl Store {
             Kind::Cluster => self.cluster.claim.and_then(|it| it.nonce),
             Kind::Row | Kind::Keys => self.live(self.time(now)).and_then(|it| it.nonce),
             Kind::Session => self.key.lock.and_then(|it| it.nonce),
+            Kind::Ensemble => self.session.and_then(|it| it.nonce),
             Kind::Blob | Kind::Host => self.record.nonce.filter(|_| self.is_leased(now)),
         }
     }
@@ -324,6 +337,7 @@ impl Store {
             Kind::Cluster => self.cluster.claim.is_some_and(|it| time < it.counted.deleted),
             Kind::Row | Kind::Keys => self.live(time).is_some(),
             Kind::Session => self.is_kept(time),
+            Kind::Ensemble => self.session.is_some_and(|it| time < it.deleted),
             Kind::Blob | Kind::Host => matches!(self.lease.state(time), "leased" | "breaking"),
         }
     }
@@ -358,6 +372,7 @@ impl Store {
             Kind::Cluster => return self.step_cluster(op, stage, time, wrote),
             Kind::Row | Kind::Keys => return self.step_row(op, time, wrote),
             Kind::Session => return self.step_key(op, stage, time, wrote),
+            Kind::Ensemble => return self.step_nodes(op, stage, time, wrote),
             Kind::Blob | Kind::Host => (),
         }
         match (op, stage) {

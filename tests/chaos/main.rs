@@ -22,3 +22,4 @@ mod redis;
 mod s3;
 mod soak;
 mod store;
+mod zookeeper;

@@ -18,7 +18,7 @@ use tenure::store::LeaseAdmin;
 struct Simulated<const KIND: usize>(SimulatedLock);
 
 const KINDS: [Kind; 5] =
-    [Kind::Blob, Kind::Host, Kind::Cluster, Kind::Row, Kind::Keys, Kind::Session];
+    [Kind::Blob, Kind::Host, Kind::Cluster, Kind::Row, Kind::Keys, Kind::Session, Kind::Ensemble];
 
 const OBSERVED: [Kind; 2] = [Kind::Object, Kind::Bucket];
 
@@ -40,9 +40,13 @@ impl<const KIND: usize> Harness for Simulated<KIND> {
     }
 
     async fn advance(&self, by: Duration) {
-        // A cluster deletes a claim some time after its lease has ended.
-        self.0.advance(match KINDS[KIND] {
-            Kind::Cluster if by >= Self::LEASE => by * 5 / 4 + Duration::from_millis(500),
+        // A cluster deletes a claim some time after its lease has ended, and so does an ensemble.
+        self.0.advance(match match KINDS[KIND] {
+            Kind::Cluster if by > Self::LEASE => by * 5 / 4 + Duration::from_millis(500),
+            Kind::Ensemble => Self::LEASE / 2,
+            _ => Duration::ZERO,
+        };
+        self.0.advance(if by >= Self::LEASE { by + late,
             // Its last millisecond is over then.
             Kind::Keys => by + Duration::from_millis(1),
             _ => by,
@@ -145,5 +149,6 @@ testkit::conformance!(simulated_cluster, Simulated<2>);
 testkit::conformance!(simulated_row, Simulated<3>);
 testkit::conformance!(simulated_keys, Simulated<4>);
 testkit::conformance!(simulated_session, Simulated<4>);
+testkit::conformance!(simulated_ensemble, Simulated<4>);
 testkit::conformance!(simulated_object, Observed<0>, observed);
 testkit::conformance!(simulated_bucket, Observed<1>, observed);

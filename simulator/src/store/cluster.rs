@@ -337,6 +337,7 @@ impl Store {
             Kind::Keys => self.apart + TICK,
             // Twice the TTL, and the lock-delay.
             Kind::Session => lease * 2,
+            Kind::Ensemble => super::ensemble::latest(lease),
             Kind::Blob | Kind::Object | Kind::Bucket | Kind::Host => Duration::ZERO,
         }
     }

@@ -25,6 +25,7 @@ impl Store {
             Kind::Cluster => return self.break_claim(period.is_some(), time),
             Kind::Row | Kind::Keys => return self.break_row(period.is_some(), time),
             Kind::Session => return self.break_lock(period.is_some(), time),
+            Kind::Ensemble => return self.break_session(period.is_some(), time),
             Kind::Blob | Kind::Host => (),
         }
         if !self.is_leased(now) {
@@ -47,6 +48,7 @@ impl Store {
             Kind::Cluster => return self.take_claim(number, None, false, self.time(now)),
             Kind::Row | Kind::Keys => return self.take_row(number, None, false, self.time(now)),
             Kind::Session => return self.take_lock(number, None, false, self.time(now)),
+            Kind::Ensemble => return self.take_session(number, None, false, self.time(now)),
             Kind::Blob | Kind::Object | Kind::Bucket | Kind::Host => (),
         }
         if let Some(length) = self.standing.as_ref().map(|it| it.length) {
@@ -66,6 +68,7 @@ impl Store {
             Kind::Cluster => return self.take_claim(number, Some(length), true, time),
             Kind::Row | Kind::Keys => return self.take_row(number, Some(length), true, time),
             Kind::Session => return self.take_lock(number, Some(length), true, time),
+            Kind::Ensemble => return self.take_session(number, Some(length), true, time),
             Kind::Blob | Kind::Host => (),
         }
         let _ = self.lease.acquire(third_party(number), Some(length), time);
@@ -80,13 +83,14 @@ impl Store {
             self.cluster = Cluster::default();
             self.row = None;
             self.key = Key::default();
+            self.session = None;
             self.exists = self.kind.exists_from_the_start();
         }
         self.changed_hands();
     }
 
-    /// Writes to a field outside of lease and record: a label, an annotation. In a cluster, another member
-    /// leads from now on; of PostgreSQL, a standby; in Consul, the agent of the session may leave instead. The clock of Redis is
+    /// Writes to a field outside of lease and record: a label, an annotation. In a cluster or an
+    /// ensemble, another member leads from now on; of PostgreSQL, a standby; in Consul, the agent of the session may leave instead. The clock of Redis is
     /// stepped.
     pub fn touch(&mut self, now: Instant) {
         match self.kind {
@@ -94,6 +98,7 @@ impl Store {
             Kind::Cluster => self.promote(self.time(now)),
             Kind::Row | Kind::Keys => self.fail_over(),
             Kind::Session => self.disturb(self.time(now)),
+            Kind::Ensemble => self.elect(self.time(now)),
             _ => (),
         }
     }
@@ -109,6 +114,7 @@ impl Store {
             self.cluster.claim = None;
             self.row = None;
             self.key.lock = None;
+            self.session = None;
         }
         self.changed_hands();
     }
