@@ -58,17 +58,33 @@ def on_s3():
             yield lambda election: ("s3://leases/bench", "--s3-endpoint", f"http://127.0.0.1:{port}")
 
 
-STORES = {**peers.STORES, "etcd": on_etcd, "postgres": on_postgres, "s3": on_s3, "redis": on_redis}
+@contextlib.contextmanager
+def on_zookeeper():
+    with tempfile.TemporaryDirectory() as home:
+        port, configuration = free_port(), f"{home}/zoo.cfg"
+        with open(configuration, "w") as file:
+            file.write(f"dataDir={home}/data\nclientPort={port}\nclientPortAddress=127.0.0.1\ntickTime=2000\n"
+                       "admin.enableServer=false\nmaxClientCnxns=0\n")
+        with running("java", "-cp", f"{tool('zookeeper')}/*", "org.apache.zookeeper.server.quorum.QuorumPeerMain",
+                     configuration):
+            until(lambda: connects(port))
+            yield lambda election: (f"zookeeper://127.0.0.1:{port}/bench",)
+
+
+STORES = {**peers.STORES, "etcd": on_etcd, "postgres": on_postgres, "s3": on_s3}
+# Measured behind the others, whose rows docs/performance.md shows.
+MORE = {"zookeeper": on_zookeeper, "redis": on_redis}
 # The rows of these come after all that docs/performance.md has.
 LATER = {"consul": on_consul}
 NAMES = {"file": "file:", "azurite": "Azurite", "lease": "a Lease", "etcd": "etcd", "postgres": "PostgreSQL", "s3": "S3",
          "consul": "Consul",
-         "redis": "Redis"}
+         "redis": "Redis",
+         "zookeeper": "ZooKeeper"}
 
 
 def measured(kind, count):
     """Returns the rows of one store."""
-    with (STORES | LATER)[kind]() as store:
+    with ({**STORES | LATER), **MORE}[kind]() as store:
         with contextlib.ExitStack() as stack:
             election = peers.Election(stack, store, "alone", False)
             election.add(2)
@@ -100,6 +116,9 @@ def stores(count):
         command, environment = etcd_lock(client, "lock")
         rows("etcd: exec --once, SIGTERM to the next command", peers.commands(store, "", count),
              lock_handovers(lambda: command, count, 0.5, environment))
+    for kind in MORE:
+        for it in measured(kind, count):
+            row(*it)
     for it in later:
         row(*it)
     with consul() as address:

@@ -161,6 +161,18 @@ fn the_commands_of_the_page_on_s3_work_as_described() {
 }
 
 #[test]
+fn the_commands_of_the_page_on_zookeeper_work_as_described() {
+    let server = testkit::zookeeper::server::ZookeeperServer::start();
+    let address = format!("127.0.0.1:{}", server.members[0].port);
+    let blocks = blocks("stores/zookeeper.md");
+    assert_eq!(blocks.len(), 2);
+    for block in blocks {
+        let block = block.replace("zkCli.sh ", &testkit::zookeeper::server::shell());
+        run(&block, &[("127.0.0.1:2181", &address)]);
+    }
+}
+
+#[test]
 fn the_commands_of_the_page_on_google_cloud_storage_work_as_described() {
     let server = testkit::gcs::server::GcsServer::start();
     let blocks = blocks("stores/gcs.md");

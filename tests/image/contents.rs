@@ -61,7 +61,7 @@ fn the_binary_is_static_and_of_this_version() {
     let headers = stdout_of(Command::new("readelf").arg("--program-headers").arg(&binary));
     assert!(!headers.contains("INTERP"), "it wants no loader, which is not there:\n{headers}");
     let version = stdout_of(Command::new(binary).arg("--version").env_clear());
-    let stores = "stores: azure, consul, etcd, file, gcs, kubernetes, memory, postgres, redis, s3";
+    let stores = "stores: azure, consul, etcd, file, gcs, kubernetes, memory, postgres, redis, s3, zookeeper";
     assert_eq!(version, format!("tenure {}\n{stores}", env!("CARGO_PKG_VERSION")));
 }
 

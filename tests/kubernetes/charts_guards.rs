@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use manifests::{assert_valid, helm, place, text, try_render};
 use tenure::config::{Kind, SETTINGS, Verb};
-use values::{azure, consul, etcd, gcs, port, postgres, redis, s3, with};
+use values::{azure, consul, etcd, gcs, port, postgres, redis, s3, with, zookeeper};
 
 fn refusal(values: &Value) -> String {
     match try_render(values) {
@@ -30,6 +30,7 @@ fn guarded() -> Vec<(Value, &'static str)> {
         of_redis(),
         of_s3(),
         of_gcs(),
+        of_zookeeper(),
         of_the_route(),
         of_the_previous_mode(),
         of_the_listener(),
@@ -97,6 +98,19 @@ fn of_the_store() -> Vec<(Value, &'static str)> {
         (
             json!({"election": {"identity": "web"}}),
             "election.identity is web for each of the 2 replicas: leave it empty",
+        ),
+    ]
+}
+
+fn of_zookeeper() -> Vec<(Value, &'static str)> {
+    vec![
+        (
+            with(zookeeper(), json!({"zookeeper": {"servers": []}})),
+            "zookeeper.servers is empty, and store is zookeeper: set it to the addresses of the ensemble",
+        ),
+        (
+            with(zookeeper(), json!({"zookeeper": {"tlsSecret": ""}})),
+            "zookeeper.clientCertificate is true, and zookeeper.tlsSecret is empty: set it to the Secret",
         ),
     ]
 }
@@ -493,7 +507,7 @@ fn of_the_labels_and_variables() -> Vec<(Value, &'static str)> {
         (
             json!({"sidecar": {"env": [{"name": "TENURE_LOG_LEVEL", "value": "debug"}]}}),
             "sidecar.env has TENURE_LOG_LEVEL, which the chart sets: remove it, and set the value \
-             under election, azure, consul, etcd, postgres, redis, s3 or gcs",
+             under election, azure, consul, etcd, postgres, redis, s3, gcs or zookeeper",
         ),
         (
             json!({"sidecar": {"env": [{"name": "POD_NAME", "value": "x"}]}}),

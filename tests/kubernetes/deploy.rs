@@ -115,6 +115,7 @@ fn the_examples_on_servers_have_their_secrets_and_need_no_rights() {
         ("worker-on-postgres", "postgres://db-0.db,", "worker-db"),
         ("worker-on-redis", "redis://redis-0.redis,", "worker-redis"),
         ("worker-on-s3", "s3://leases/team", "worker-s3"),
+        ("worker-on-zookeeper", "zookeeper://zk-0.zk:2281,", "worker-zk"),
     ] {
         has_its_secrets(&format!("deploy/examples/{example}"), store, credentials);
     }

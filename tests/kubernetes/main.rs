@@ -18,6 +18,7 @@ mod charts_postgres;
 mod charts_redis;
 mod charts_s3;
 mod charts_tls;
+mod charts_zookeeper;
 mod deploy;
 mod doctor;
 mod errors;

@@ -45,7 +45,10 @@
 {{- if and (eq $kind "s3") (not $e.s3Region) (not $e.s3Endpoint) -}}
   {{- fail "election.s3Region is empty, and store is s3: set it to the region of the bucket, or election.s3Endpoint to a server that is not AWS's" -}}
 {{- end -}}
-{{- range $name := list "consul" "etcd" "postgres" "redis" "s3" -}}
+{{- if and (eq ($e.store | default .Values.store) "zookeeper") (not .Values.zookeeper.servers) -}}
+  {{- fail "zookeeper.servers is empty, and store is zookeeper: set it to the addresses of the ensemble, such as zk-0.zk:2281" -}}
+{{- end -}}
+{{- range $name := list "consul" "etcd" "postgres" "redis" "s3" "zookeeper" -}}
   {{- $servers := get $.Values $name -}}
   {{- if and $servers.clientCertificate (not $servers.tlsSecret) -}}
     {{- fail (printf "%s.clientCertificate is true, and %s.tlsSecret is empty: set it to the Secret with tls.crt and tls.key" $name $name) -}}
@@ -87,7 +90,7 @@
 {{- range include "tenure.env" . | fromYamlArray -}}{{- $own = append $own .name -}}{{- end -}}
 {{- range .Values.sidecar.env -}}
   {{- if has .name $own -}}
-    {{- fail (printf "sidecar.env has %s, which the chart sets: remove it, and set the value under election, azure, consul, etcd, postgres, redis, s3 or gcs" .name) -}}
+    {{- fail (printf "sidecar.env has %s, which the chart sets: remove it, and set the value under election, azure, consul, etcd, postgres, redis, s3, gcs or zookeeper" .name) -}}
   {{- end -}}
 {{- end -}}
 {{- include "tenure.guards.tls" . -}}

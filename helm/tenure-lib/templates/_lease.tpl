@@ -18,7 +18,7 @@ kubernetes:{{ include "tenure.leaseNamespace" . }}/{{ include "tenure.leaseName"
 {{- else if eq $kind "s3" -}}
 {{ $url }}/{{ $settings.election }}
 {{- with $settings.s3Endpoint }} at {{ . }}{{ end -}}
-{{- else if has $kind (list "consul" "etcd" "postgres" "redis") -}}
+{{- else if has $kind (list "consul" "etcd" "postgres" "redis" "zookeeper") -}}
 {{- /* The other members, standbys and replicas may change. */ -}}
 {{ regexReplaceAll "^([a-z]+://[^,/]*),[^/]*" $url "${1}" }}/
 {{- if eq $kind "postgres" }}{{ $settings.postgresTable }}/{{ end }}

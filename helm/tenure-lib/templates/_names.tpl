@@ -98,6 +98,8 @@ redis://{{ join "," $hosts }}/{{ .Values.redis.database }}
 s3://{{ .Values.s3.bucket }}/{{ .Values.s3.prefix | default (printf "tenure/%s" .Release.Namespace) }}
 {{- else if eq $store "gcs" -}}
 gs://{{ .Values.gcs.bucket }}/{{ .Values.gcs.prefix | default (printf "tenure/%s" .Release.Namespace) }}
+{{- else if eq $store "zookeeper" -}}
+zookeeper://{{ join "," .Values.zookeeper.servers }}/{{ .Values.zookeeper.path | default (printf "tenure/%s" .Release.Namespace) }}
 {{- else -}}
 {{ $store }}
 {{- end -}}
@@ -106,7 +108,7 @@ gs://{{ .Values.gcs.bucket }}/{{ .Values.gcs.prefix | default (printf "tenure/%s
 {{/* The values of the servers that keep the lease, as YAML; empty for other stores. */}}
 {{- define "tenure.servers" -}}
 {{- $kind := include "tenure.storeKind" . -}}
-{{- if has $kind (list "consul" "etcd" "postgres" "redis" "s3") -}}
+{{- if has $kind (list "consul" "etcd" "postgres" "redis" "s3" "zookeeper") -}}
 {{- toYaml (get .Values $kind) -}}
 {{- else if eq $kind "gs" -}}
 {{- toYaml .Values.gcs -}}
