@@ -34,7 +34,13 @@ pub mod file;
 mod finding;
 #[cfg(feature = "gcs")]
 pub mod gcs;
-#[cfg(any(feature = "consul", feature = "etcd", feature = "gcs", feature = "s3", feature = "zookeeper"))]
+#[cfg(any(
+    feature = "consul",
+    feature = "etcd",
+    feature = "gcs",
+    feature = "s3",
+    feature = "zookeeper"
+))]
 mod json;
 pub mod kubernetes;
 pub mod memory;
@@ -52,13 +58,14 @@ pub mod s3;
     feature = "etcd",
     feature = "postgres",
     feature = "redis",
-    feature = "s3", feature = "zookeeper"
+    feature = "s3",
+    feature = "zookeeper"
 ))]
 mod secret;
-#[cfg(any(feature = "consul", feature = "etcd"))]
-mod turns;
 #[cfg(any(feature = "postgres", feature = "zookeeper"))]
 mod stream;
+#[cfg(any(feature = "consul", feature = "etcd"))]
+mod turns;
 #[cfg(feature = "zookeeper")]
 pub mod zookeeper;
 
@@ -222,15 +229,12 @@ pub fn open(settings: &Settings) -> anyhow::Result<Arc<dyn LeaseAdmin>> {
 /// Returns everything that is wrong with them.
 #[cfg(any(
     feature = "consul",
-    
     feature = "etcd",
     feature = "gcs",
     feature = "postgres",
-    feature
-    = "redis",
+    feature = "redis",
     feature = "s3",
     feature = "zookeeper"
-
 ))]
 fn load_tls(files: &crate::config::StoreTls) -> anyhow::Result<crate::tls::ClientTls> {
     crate::tls::ClientTls::load(files.own.as_ref(), files.ca_file.as_deref()).map_err(|faults| {

@@ -230,9 +230,12 @@ impl World<'_> {
     /// knows that in advance.
     fn ends_for(&self, it: &Node, first: Span, free: Free) -> (Span, bool) {
         match self.store.kind() {
-            Kind::Blob | Kind::Cluster | Kind::Row | Kind::Keys | Kind::Session | Kind::Ensemble => {
-                (free.within, false)
-            }
+            Kind::Blob
+            | Kind::Cluster
+            | Kind::Row
+            | Kind::Keys
+            | Kind::Session
+            | Kind::Ensemble => (free.within, false),
             Kind::Host => (free.within, free.runs_out && first + it.between_reads() < free.within),
             Kind::Object | Kind::Bucket => {
                 let Some(claim) = self.store.claim() else { return (0, false) };
@@ -307,7 +310,8 @@ impl World<'_> {
                 | Kind::Cluster
                 | Kind::Row
                 | Kind::Keys
-                | Kind::Session | Kind::Ensemble,
+                | Kind::Session
+                | Kind::Ensemble,
                 _,
             )
             | (Kind::Host, Some(_)) => lease,

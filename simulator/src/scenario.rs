@@ -83,7 +83,7 @@ impl Scenario {
     pub fn draw(seed: u64) -> Self {
         let mut rng = Rng::with_seed(seed);
         let faithful = rng.u8(..10) < 8;
-        let store = match rng.u8(..13) {
+        let store = match rng.u8(..15) {
             0..=1 => Kind::Blob,
             2..=3 => Kind::Object,
             4..=5 => Kind::Cluster,
@@ -91,7 +91,7 @@ impl Scenario {
             7 => Kind::Keys,
             8..=9 => Kind::Bucket,
             10..=11 => Kind::Session,
-            10..=11 => Kind::Ensemble,
+            12..=13 => Kind::Ensemble,
             _ => Kind::Host,
         };
         let scale = Scale::draw(&mut rng, store);
@@ -121,7 +121,7 @@ impl Scenario {
             | Kind::Bucket
             | Kind::Cluster
             | Kind::Session
-            Kind::Ensemble
+            | Kind::Ensemble
             | Kind::Host => 0,
         };
         nodes.iter_mut().for_each(|it| it.freeze_budget -= clocks_apart);

@@ -67,7 +67,10 @@ impl Scale {
             0 => log_span(rng, self.longest / 4, self.longest),
             _ => self.longest,
         };
-        let unit = if matches!(self.store, Kind::Host | Kind::Row | Kind::Keys | Kind::Bucket | Kind::Ensemble) {
+        let unit = if matches!(
+            self.store,
+            Kind::Host | Kind::Row | Kind::Keys | Kind::Bucket | Kind::Ensemble
+        ) {
             MILLI
         } else {
             SECOND

@@ -67,7 +67,10 @@ impl Kind {
 
     /// Returns whether a bid need create nothing first.
     fn exists_from_the_start(self) -> bool {
-        matches!(self, Self::Host | Self::Cluster | Self::Row | Self::Keys | Self::Session | Self::Ensemble)
+        matches!(
+            self,
+            Self::Host | Self::Cluster | Self::Row | Self::Keys | Self::Session | Self::Ensemble
+        )
     }
 }
 
@@ -218,7 +221,8 @@ impl Store {
             | Kind::Cluster
             | Kind::Row
             | Kind::Keys
-            | Kind::Session | Kind::Ensemble => Rules { longest_lease: None, missing_is_free: false },
+            | Kind::Session
+            | Kind::Ensemble => Rules { longest_lease: None, missing_is_free: false },
             Kind::Host => Rules { longest_lease: None, missing_is_free: true },
         }
     }

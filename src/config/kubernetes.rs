@@ -228,12 +228,19 @@ impl Reader<'_> {
         let with_certificate = in_postgres
             || matches!(
                 store,
-                Some(StoreUrl::Consul { .. } | StoreUrl::Etcd { .. } | StoreUrl::Zookeeper { .. } | StoreUrl::Redis { .. })
+                Some(
+                    StoreUrl::Consul { .. }
+                        | StoreUrl::Etcd { .. }
+                        | StoreUrl::Zookeeper { .. }
+                        | StoreUrl::Redis { .. }
+                )
             );
-        let no_certificate = "the store is none of consul:, etcd:, postgres: and redis: and zookeeper:";
+        let no_certificate =
+            "the store is none of consul:, etcd:, postgres:, redis: and zookeeper:";
         let in_gcs = matches!(store, Some(StoreUrl::Gcs { .. }));
         let on_servers = in_s3 || in_gcs || with_certificate;
-        let no_servers = "the store is none of consul:, etcd:, postgres:, redis:, s3:, gs: and zookeeper:";
+        let no_servers =
+            "the store is none of consul:, etcd:, postgres:, redis:, s3:, gs: and zookeeper:";
         let no_s3 = "the store is not s3:";
         for (subject, used, why) in [
             ("azure-endpoint", in_azure, no_azure),

@@ -237,11 +237,9 @@ impl Reader<'_> {
         let servers = match &url {
             Some(Some(
                 StoreUrl::Consul { addresses, .. }
-                | 
-                StoreUrl::Etcd { addresses, .. }
+                | StoreUrl::Etcd { addresses, .. }
                 | StoreUrl::Postgres { addresses, .. }
-                | StoreUrl::Redis { addresses, .. },
-            
+                | StoreUrl::Redis { addresses, .. }
                 | StoreUrl::Zookeeper { addresses, .. },
             )) => Some(addresses.as_slice()),
             _ => None,

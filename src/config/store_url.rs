@@ -136,7 +136,7 @@ const KINDS: &str = "file:///DIRECTORY, azure://ACCOUNT/CONTAINER, kubernetes:[N
                      zookeeper://HOST:PORT/PATH or memory:";
 
 /// Schemes of planned stores, to tell an unsupported store from a misspelling.
-const PLANNED: [&str; 2] = ["mongodb"];
+const PLANNED: [&str; 1] = ["mongodb"];
 
 /// Whether this build has the store `consul:`.
 const HAS_CONSUL: bool = cfg!(feature = "consul");
@@ -228,9 +228,20 @@ fn unsupported(scheme: &str, rest: &str) -> Problem {
         "gcs" => Some("gs"),
         "valkey" | "rediss" => Some("redis"),
         "zk" => Some("zookeeper"),
-        _ => ["file", "azure", "kubernetes", "consul", "etcd", "postgres", "redis", "memory", "s3", "zookeeper"]
-            .into_iter()
-            .find(|it| near(it) && it.len() > 2),
+        _ => [
+            "file",
+            "azure",
+            "kubernetes",
+            "consul",
+            "etcd",
+            "postgres",
+            "redis",
+            "memory",
+            "s3",
+            "zookeeper",
+        ]
+        .into_iter()
+        .find(|it| near(it) && it.len() > 2),
     };
     // Text with other characters may contain a secret.
     let is_plain = |it: char| it.is_ascii_alphanumeric() || "-./".contains(it);

@@ -124,13 +124,13 @@ pub const SETTINGS: &[Setting] = &[
         kind: Kind::Path,
         otherwise: "those of the system",
         help: "File with the CA certificates that authenticate the servers of `consul:`, `etcd:`, `postgres:`, `redis:`, `s3:`, `gs:` and `zookeeper:`, read \
-               again when it changes; for `consul:`, `etcd:`, `postgres:`, `postgres:` and `redis:` on loopback it asks for TLS",
+               again when it changes; for `consul:`, `etcd:`, `postgres:`, `redis:` and `zookeeper:` on loopback it asks for TLS",
         ..STORE
     },
     Setting {
         name: "store-cert",
         kind: Kind::Path,
-        help: "File with the certificate that this instance presents to the servers of `consul:`, `etcd:`, `postgres:`, `postgres:` and `redis:`, \
+        help: "File with the certificate that this instance presents to the servers of `consul:`, `etcd:`, `postgres:`, `redis:` and `zookeeper:`, \
                followed by the intermediate ones, read again when it changes; on loopback it asks for TLS",
         ..STORE
     },

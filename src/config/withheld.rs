@@ -105,7 +105,7 @@ mod tests {
     use super::super::{Flags, Verb, load};
 
     /// The store, and the variables of its secrets.
-    const SECRETS: [(&str, &[&str]); 6] = [
+    const SECRETS: [(&str, &[&str]); 7] = [
         ("consul://127.0.0.1:1/x", &["CONSUL_HTTP_TOKEN"]),
         ("etcd://127.0.0.1:1/x", &["ETCD_USERNAME", "ETCD_PASSWORD"]),
         ("postgres://127.0.0.1/x", &["PGUSER", "PGPASSWORD"]),

@@ -28,9 +28,8 @@ pub fn mark(settings: &Settings) -> Option<String> {
         StoreSettings::Consul(_)
         | StoreSettings::Etcd(_)
         | StoreSettings::Postgres(_)
-        | StoreSettings::Redis(_) | StoreSettings::Zookeeper(_) => {
-            settings.store.to_string()
-        }
+        | StoreSettings::Redis(_)
+        | StoreSettings::Zookeeper(_) => settings.store.to_string(),
     })
 }
 
