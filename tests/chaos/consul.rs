@@ -116,7 +116,9 @@ fn fault_46_the_agent_of_the_session_leaves_while_leading() {
     server.leave_and_join(0);
     // The others are told, and bid in vain until the stopped leader has ceased to believe.
     until(PATIENCE, "a candidate has bid in vain", || (bids() > before).then_some(()));
-    cluster.candidates[leader].signal(Signal::CONT);
+    let stopped = &cluster.candidates[leader];
+    stopped.signal(Signal::CONT);
+    until(PATIENCE, "its renewal is refused", || (!stopped.is_leader()).then_some(()));
     cluster.settle();
     assert!(cluster.verdict().terms.len() >= 2);
 }
