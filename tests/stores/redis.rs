@@ -185,7 +185,7 @@ async fn terms_are_exact_up_to_the_largest_which_has_no_successor() {
     let store = open(&server.settings("largest"));
     let largest = i64::MAX.unsigned_abs();
     for (number, floor, expected) in
-        [(1, largest - 2, largest - 2), (2, 1 << 53, largest - 1), (3, largest, largest)]
+        [(1, largest - 2, largest - 2), (2, largest - 2, largest - 1), (3, largest, largest)]
     {
         let bid = bid(&store, number).await;
         soon(store.acquire(&bid)).await.unwrap();
@@ -204,13 +204,19 @@ async fn the_record_never_ends_and_the_lease_always_does() {
     let server = blocking(RedisServer::shared).await;
     let store = open(&server.settings("endless"));
     let a = bid(&store, A).await;
+    let both = async || {
+        let left = ask(&server, &["PTTL", "tenure:{endless}:lease"]).await;
+        assert!((1..=15_000).contains(&left.parse::<i64>().unwrap()), "{left}");
+        assert_eq!(ask(&server, &["PTTL", "tenure:{endless}:record"]).await, "-1");
+    };
     soon(store.acquire(&a)).await.unwrap();
+    both().await;
     soon(store.write_term(&a, 1)).await.unwrap();
+    both().await;
     soon(store.renew(&a)).await.unwrap();
+    both().await;
     soon(store.break_lease(false)).await.unwrap();
-    assert_eq!(ask(&server, &["PTTL", "tenure:{endless}:record"]).await, "-1");
-    let left = ask(&server, &["PTTL", "tenure:{endless}:lease"]).await;
-    assert!((1..=15_000).contains(&left.parse::<u64>().unwrap()), "{left}");
+    both().await;
     // Somebody removed the end.
     ask(&server, &["PERSIST", "tenure:{endless}:lease"]).await;
     assert_eq!(soon(store.read()).await.unwrap().ends_in, Some(Duration::MAX));
