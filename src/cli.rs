@@ -63,7 +63,8 @@ commas in the variable (quoted if they belong to an exec: probe's command), a li
 file. Durations are written 15s, 1m30s, 1.5m, 500ms. Credentials are \
 never flags: for azure: AZURE_STORAGE_CONNECTION_STRING, AZURE_STORAGE_KEY, AZURE_STORAGE_SAS_TOKEN, \
 workload identity, managed identity and the Azure CLI, in this order; for consul: CONSUL_HTTP_TOKEN; for etcd: ETCD_USERNAME and \
-ETCD_PASSWORD; for postgres: PGUSER, PGPASSWORD and PGPASSFILE; for redis: REDIS_USERNAME and REDIS_PASSWORD; for s3: AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN, \
+ETCD_PASSWORD; for mongodb: MONGODB_USERNAME and \
+MONGODB_PASSWORD; for postgres: PGUSER, PGPASSWORD and PGPASSFILE; for redis: REDIS_USERNAME and REDIS_PASSWORD; for s3: AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN, \
 a profile, or a role of the platform; for gs: GOOGLE_APPLICATION_CREDENTIALS, a login of gcloud, or the \
 metadata server; for zookeeper: ZOOKEEPER_AUTH. Each variable that holds a secret also with the suffix _FILE.
 
@@ -90,6 +91,8 @@ Examples:
       candidates anywhere, with an object in S3
   tenure run --election orders --store gs://mybucket/elections
       candidates anywhere, with an object in Google Cloud Storage
+  MONGODB_USERNAME=elections MONGODB_PASSWORD_FILE=/run/secrets/mongodb tenure run --election orders --store mongodb://db-1,db-2,db-3/app
+      candidates anywhere, with a document in MongoDB
   ZOOKEEPER_AUTH_FILE=/run/secrets/zk tenure run --election orders --store zookeeper://zk-1:2281,zk-2:2281/tenure
       candidates anywhere, with a lease in ZooKeeper
   tenure run --status-file /run/orders/leader.env --status-file /run/orders/leader.json

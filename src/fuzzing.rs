@@ -17,11 +17,13 @@ pub use crate::store::file::fuzzing::file_record;
 #[cfg(feature = "gcs")]
 pub use crate::store::gcs::fuzzing::gcs_answer;
 pub use crate::store::kubernetes::fuzzing::lease;
+#[cfg(feature = "mongodb")]
+pub use crate::store::mongodb::fuzzing::mongodb_answer;
 #[cfg(feature = "postgres")]
 pub use crate::store::postgres::fuzzing::postgres_answer;
 #[cfg(feature = "redis")]
 pub use crate::store::redis::fuzzing::redis_answer;
-#[cfg(any(feature = "gcs", feature = "s3"))]
+#[cfg(any(feature = "gcs", feature = "mongodb", feature = "s3"))]
 pub use crate::store::register::fuzzing::register_value;
 #[cfg(feature = "s3")]
 pub use crate::store::s3::fuzzing::s3_answer;
@@ -47,12 +49,14 @@ pub const TARGETS: &[Target] = &[
     #[cfg(feature = "gcs")]
     ("gcs_answer", gcs_answer),
     ("lease", lease),
+    #[cfg(feature = "mongodb")]
+    ("mongodb_answer", mongodb_answer),
     ("peer_stream", peer_stream),
     #[cfg(feature = "postgres")]
     ("postgres_answer", postgres_answer),
     #[cfg(feature = "redis")]
     ("redis_answer", redis_answer),
-    #[cfg(any(feature = "gcs", feature = "s3"))]
+    #[cfg(any(feature = "gcs", feature = "mongodb", feature = "s3"))]
     ("register_value", register_value),
     ("requests", requests),
     #[cfg(feature = "s3")]

@@ -38,24 +38,26 @@ pub mod gcs;
     feature = "consul",
     feature = "etcd",
     feature = "gcs",
-    feature = "s3",
+    feature = "mongodb", feature = "s3",
     feature = "zookeeper"
 ))]
 mod json;
 pub mod kubernetes;
 pub mod memory;
+#[cfg(feature = "mongodb")]
+pub mod mongodb;
 #[cfg(feature = "postgres")]
 pub mod postgres;
 #[cfg(feature = "redis")]
 pub mod redis;
-#[cfg(any(feature = "gcs", feature = "s3"))]
+#[cfg(any(feature = "gcs", feature = "mongodb", feature = "s3"))]
 pub(crate) mod register;
 mod renewed;
 #[cfg(feature = "s3")]
 pub mod s3;
 #[cfg(any(
     feature = "consul",
-    feature = "etcd",
+    feature = "etcd", feature = "mongodb",
     feature = "postgres",
     feature = "redis",
     feature = "s3",
@@ -79,7 +81,7 @@ pub use finding::{Finding, Verdict};
 #[async_trait]
 pub trait LeaseStore: Send + Sync {
     /// Returns the name of the kind of store for status, logs and messages: `azure`, `consul`, `etcd`,
-    /// `file`, `gcs`, `kubernetes`, `memory`, `postgres`, `redis`, `s3`, `zookeeper`.
+    /// `file`, `gcs`, `kubernetes`, `memory`, `mongodb`, `postgres`, `redis`, `s3`, `zookeeper`.
     fn kind(&self) -> &'static str;
 
     /// Returns the properties of this kind of store that the election depends on.
@@ -213,6 +215,10 @@ pub fn open(settings: &Settings) -> anyhow::Result<Arc<dyn LeaseAdmin>> {
         StoreSettings::Gcs(it) => gcs::open(it)?,
         #[cfg(not(feature = "gcs"))]
         StoreSettings::Gcs(_) => anyhow::bail!("this build does not have the store gs:"),
+        #[cfg(feature = "mongodb")]
+        StoreSettings::Mongo(it) => mongodb::open(it)?,
+        #[cfg(not(feature = "mongodb"))]
+        StoreSettings::Mongo(_) => anyhow::bail!("this build does not have the store mongodb:"),
         #[cfg(feature = "zookeeper")]
         StoreSettings::Zookeeper(it) => Arc::new(zookeeper::Zookeeper::open(it)?),
         #[cfg(not(feature = "zookeeper"))]
@@ -229,12 +235,17 @@ pub fn open(settings: &Settings) -> anyhow::Result<Arc<dyn LeaseAdmin>> {
 /// Returns everything that is wrong with them.
 #[cfg(any(
     feature = "consul",
+    
     feature = "etcd",
     feature = "gcs",
+    feature
+    = "mongodb",
     feature = "postgres",
-    feature = "redis",
+    feature
+    = "redis",
     feature = "s3",
     feature = "zookeeper"
+
 ))]
 fn load_tls(files: &crate::config::StoreTls) -> anyhow::Result<crate::tls::ClientTls> {
     crate::tls::ClientTls::load(files.own.as_ref(), files.ca_file.as_deref()).map_err(|faults| {
@@ -255,6 +266,8 @@ pub const KINDS: &[&str] = &[
     "gcs",
     "kubernetes",
     "memory",
+    #[cfg(feature = "mongodb")]
+    "mongodb",
     #[cfg(feature = "postgres")]
     "postgres",
     #[cfg(feature = "redis")]

@@ -134,7 +134,7 @@ impl Breaking {
                  A holder that is not Tenure, such as client-go, may continue to work for some time \
                  after it has lost the Lease."
             }
-            StoreSettings::S3(_) | StoreSettings::Gcs(_) => {
+            StoreSettings::S3(_) | StoreSettings::Gcs(_) | StoreSettings::Mongo(_) => {
                 "\n\
                  Each candidate times the lease by its own clock, so it may have expired already."
             }

@@ -5,8 +5,6 @@ use std::time::Duration;
 
 use url::Url;
 
-use super::environment::Environment;
-use super::faults::{Fault, Problem, Source};
 use super::reader::Reader;
 use super::secret::{self, SecretSource};
 use super::store_tls::StoreTls;
@@ -49,7 +47,9 @@ impl Reader<'_> {
         tls: Option<Option<StoreTls>>,
         request_timeout: Option<Duration>,
     ) -> Option<EtcdSettings> {
-        let user = user(self.environment, &mut self.layers.faults);
+        const NEITHER: &str = "neither for a cluster without authentication";
+        let (environment, faults) = (self.environment, &mut self.layers.faults);
+        let user = secret::user(ETCD_CREDENTIALS, NEITHER, environment, faults);
         let tls = tls?;
         let scheme = if tls.is_some() { "https" } else { "http" };
         let urls = addresses.iter().map(|it| Url::parse(&format!("{scheme}://{it}/")));
@@ -57,32 +57,11 @@ impl Reader<'_> {
             members: urls.collect::<Result<_, _>>().ok()?,
             prefix,
             election: election?.to_owned(),
-            user: user?,
+            user: user?.map(|(name, password)| EtcdUser { name, password }),
             tls,
             request_timeout: request_timeout?,
         })
     }
-}
-
-/// Returns the user that the variables name, if they name one; `None` after a fault.
-fn user(environment: &Environment, faults: &mut Vec<Fault>) -> Option<Option<EtcdUser>> {
-    let before = faults.len();
-    let [name, password] = ETCD_CREDENTIALS.map(|it| secret::given(it, environment, faults));
-    if faults.len() > before {
-        return None;
-    }
-    let missing = match (name, password) {
-        (Some(name), Some(password)) => return Some(Some(EtcdUser { name, password })),
-        (None, None) => return Some(None),
-        (Some(_), None) => ETCD_CREDENTIALS[1],
-        (None, Some(_)) => ETCD_CREDENTIALS[0],
-    };
-    let problem = Problem::new(
-        "is not set, and the other half of the user and password is",
-        format!("set {missing} or {missing}_FILE, or neither for a cluster without authentication"),
-    );
-    faults.push(Fault::new(missing, None, Source::Variable(missing.to_owned()), problem));
-    None
 }
 
 #[cfg(all(test, feature = "etcd"))]

@@ -225,7 +225,9 @@ impl Reader<'_> {
         let no_azure = "the store is not azure:";
         let in_postgres = matches!(store, Some(StoreUrl::Postgres { .. }));
         let in_s3 = matches!(store, Some(StoreUrl::S3 { .. }));
-        let with_certificate = in_postgres
+        let in_mongodb = matches!(store, Some(StoreUrl::Mongo { .. }));
+        let with_certificate =
+            in_postgres || in_mongodb
             || matches!(
                 store,
                 Some(
@@ -236,16 +238,20 @@ impl Reader<'_> {
                 )
             );
         let no_certificate =
-            "the store is none of consul:, etcd:, postgres:, redis: and zookeeper:";
+            "the store is none of consul:, etcd:,, postgres:, redis: and zookeeper:";
+        let no_mongodb = "the store is not mongodb:";
         let in_gcs = matches!(store, Some(StoreUrl::Gcs { .. }));
         let on_servers = in_s3 || in_gcs || with_certificate;
         let no_servers =
-            "the store is none of consul:, etcd:, postgres:, redis:, s3:, gs: and zookeeper:";
+            "the store is none of consul:, etcd:, mongodb:, postgres:, redis:, s3:, gs: and zookeeper:";
         let no_s3 = "the store is not s3:";
         for (subject, used, why) in [
             ("azure-endpoint", in_azure, no_azure),
             ("azure-blob-prefix", in_azure, no_azure),
             ("azure-insecure-http", in_azure, no_azure),
+            ("mongodb-collection", in_mongodb, no_mongodb),
+            ("mongodb-auth-source", in_mongodb, no_mongodb),
+            ("mongodb-compatible", in_mongodb, no_mongodb),
             ("postgres-table", in_postgres, "the store is not postgres:"),
             ("store-ca-file", on_servers, no_servers),
             ("store-cert", with_certificate, no_certificate),

@@ -237,10 +237,14 @@ impl Reader<'_> {
         let servers = match &url {
             Some(Some(
                 StoreUrl::Consul { addresses, .. }
-                | StoreUrl::Etcd { addresses, .. }
+                | 
+                StoreUrl::Etcd { addresses, .. }
+                |
+                StoreUrl::Mongo { addresses, .. }
                 | StoreUrl::Postgres { addresses, .. }
                 | StoreUrl::Redis { addresses, .. }
                 | StoreUrl::Zookeeper { addresses, .. },
+            ,
             )) => Some(addresses.as_slice()),
             _ => None,
         };
@@ -255,6 +259,7 @@ impl Reader<'_> {
             _ => self.store_tls(servers),
         };
         let table = self.one("postgres-table", postgres::table);
+        let mongodb = self.mongodb_given();
         match url? {
             None => self.default_store(election),
             Some(StoreUrl::Kubernetes { namespace, name }) => {
@@ -278,6 +283,9 @@ impl Reader<'_> {
             Some(StoreUrl::Gcs { bucket, prefix }) => self
                 .gcs(bucket, prefix, election, tls, request_timeout)
                 .map(|it| StoreSettings::Gcs(Box::new(it))),
+            Some(StoreUrl::Mongo { addresses, database }) => self
+                .mongodb(addresses, database, mongodb, election, tls, request_timeout)
+                .map(|it| StoreSettings::Mongo(Box::new(it))),
             Some(StoreUrl::Zookeeper { addresses, path }) => {
                 let times = [self.given_duration("lease-duration"), request_timeout];
                 let it = self.zookeeper(addresses, path, election, tls, times);
@@ -317,6 +325,7 @@ impl Reader<'_> {
                     "set a store that all pods share: --store kubernetes:{} for a Lease in the \
                      pod's namespace, azure://ACCOUNT/CONTAINER, consul://HOST:PORT/PREFIX, etcd://HOST:PORT/PREFIX, \
                      postgres://HOST/DATABASE, redis://HOST, s3://BUCKET, gs://BUCKET, \
+                     mongodb://HOST/DATABASE, \
                      zookeeper://HOST:PORT/PATH; or file:///DIRECTORY if that is \
                      intended",
                     election.filter(|it| *it != "default").unwrap_or("orders"),

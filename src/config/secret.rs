@@ -25,6 +25,33 @@ impl fmt::Debug for SecretSource {
     }
 }
 
+/// Returns the user name and the password that two variables hold, or `Some(None)` if neither is set; `None`
+/// after a fault. `neither` says when neither is needed.
+pub(super) fn user(
+    names: [&'static str; 2],
+    neither: &str,
+    environment: &Environment,
+    faults: &mut Vec<Fault>,
+) -> Option<Option<(SecretSource, SecretSource)>> {
+    let before = faults.len();
+    let found = names.map(|it| given(it, environment, faults));
+    if faults.len() > before {
+        return None;
+    }
+    let missing = match found {
+        [Some(name), Some(password)] => return Some(Some((name, password))),
+        [None, None] => return Some(None),
+        [Some(_), None] => names[1],
+        [None, Some(_)] => names[0],
+    };
+    let problem = Problem::new(
+        "is not set, and the other half of the user and password is",
+        format!("set {missing} or {missing}_FILE, or {neither}"),
+    );
+    faults.push(Fault::new(missing, None, Source::Variable(missing.to_owned()), problem));
+    None
+}
+
 /// Returns what a variable holds, or the file that the variable with `_FILE` at its end names; `None`
 /// if neither is set. Both at once are a fault.
 pub(super) fn given(

@@ -14,6 +14,7 @@ use super::gcs::GcsSettings;
 use super::health::{Health, Probe};
 use super::hooks::{Hook, Hooks};
 use super::kubernetes::{KubePublishing, KubernetesSettings, Route};
+use super::mongodb::MongoSettings;
 use super::peers::{Peers, Rank};
 use super::postgres::PostgresSettings;
 use super::redis::RedisSettings;
@@ -167,6 +168,8 @@ pub enum StoreSettings {
     S3(Box<S3Settings>),
     /// An object in a bucket of Google's.
     Gcs(Box<GcsSettings>),
+    /// A document in MongoDB.
+    Mongo(Box<MongoSettings>),
     /// Nodes in ZooKeeper.
     Zookeeper(Box<ZookeeperSettings>),
     /// The memory of this process.
@@ -190,7 +193,8 @@ impl StoreSettings {
             | Self::Redis(_)
             | Self::S3(_)
             | Self::Gcs(_)
-            | Self::Zookeeper(_) => format!("instances on any host that use {self}"),
+            | Self::Zookeeper(_)
+            | Self::Mongo(_) => format!("instances on any host that use {self}"),
             Self::Memory => "no other process: the lease is in the memory of this one".to_owned(),
         }
     }
@@ -227,6 +231,11 @@ impl fmt::Display for StoreSettings {
                 let ZookeeperSettings { servers, path, election, .. } = it.as_ref();
                 let servers: Vec<_> = servers.iter().map(ToString::to_string).collect();
                 write!(f, "zookeeper://{}/{path}/{election}", servers.join(","))
+            }
+            Self::Mongo(it) => {
+                let MongoSettings { servers, database, collection, election, .. } = it.as_ref();
+                let servers: Vec<_> = servers.iter().map(ToString::to_string).collect();
+                write!(f, "mongodb://{}/{database}/{collection}/{election}", servers.join(","))
             }
             Self::Memory => StoreUrl::Memory.fmt(f),
         }

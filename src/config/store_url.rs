@@ -11,6 +11,7 @@ mod address;
 mod bucket;
 mod consul;
 mod etcd;
+mod mongodb;
 mod postgres;
 mod redis;
 mod zookeeper;
@@ -81,6 +82,13 @@ pub(super) enum StoreUrl {
         /// The prefix of the names, without a slash at either end.
         prefix: Option<String>,
     },
+    /// `mongodb://HOST[:PORT][,HOST[:PORT]…]/DATABASE`.
+    Mongo {
+        /// The addresses of one server, or of members of one replica set.
+        addresses: Vec<Address>,
+        /// The database.
+        database: String,
+    },
     /// `zookeeper://HOST:PORT[,HOST:PORT…]/PATH`.
     Zookeeper {
         /// The addresses of the servers of one ensemble, each with its port.
@@ -121,6 +129,9 @@ impl fmt::Display for StoreUrl {
             Self::Zookeeper { addresses, path } => {
                 write!(f, "zookeeper://{}/{path}", all(addresses))
             }
+            Self::Mongo { addresses, database } => {
+                write!(f, "mongodb://{}/{database}", all(addresses))
+            }
             Self::Memory => f.write_str("memory:"),
         }
     }
@@ -133,6 +144,7 @@ fn all(addresses: &[Address]) -> String {
 /// The forms of a store URL, for remedies.
 const KINDS: &str = "file:///DIRECTORY, azure://ACCOUNT/CONTAINER, kubernetes:[NAMESPACE/]NAME, \
                      consul://HOST:PORT/PREFIX, etcd://HOST:PORT/PREFIX, postgres://HOST:PORT/DATABASE, redis://HOST:PORT, s3://BUCKET/PREFIX, gs://BUCKET/PREFIX, \
+                     mongodb://HOST:PORT/DATABASE, \
                      zookeeper://HOST:PORT/PATH or memory:";
 
 /// Schemes of planned stores, to tell an unsupported store from a misspelling.
@@ -155,6 +167,9 @@ const HAS_S3: bool = cfg!(feature = "s3");
 
 /// Whether this build has the store `gs:`.
 const HAS_GCS: bool = cfg!(feature = "gcs");
+
+/// Whether this build has the store `mongodb:`.
+const HAS_MONGODB: bool = cfg!(feature = "mongodb");
 
 /// Whether this build has the store `zookeeper:`.
 const HAS_ZOOKEEPER: bool = cfg!(feature = "zookeeper");
@@ -186,20 +201,32 @@ pub(super) fn parse(text: &str) -> Result<StoreUrl, Problem> {
         "gs" if HAS_GCS => bucket::parse(rest, &bucket::GCS)
             .map(|(bucket, prefix)| StoreUrl::Gcs { bucket, prefix }),
         "consul" | "zookeeper" if HAS_ZOOKEEPER => zookeeper::parse(rest),
-        "etcd" | "postgres" | "redis" | "s3" | "zookeeper" => Err(absent(scheme, scheme)),
-        "gs" => Err(absent(scheme, "gcs")),
+        "mongodb" if HAS_MONGODB => mongodb::parse(rest),
+        "etcd" | "postgres" | "redis" | "s3" | "zookeeper" => Err(absent(scheme, scheme, RELEASED)),
+        "gs" => Err(absent(scheme, "gcs", RELEASED)),
+        "mongodb" => Err(absent(scheme, scheme, FULL)),
+        "mongodb+srv" => Err(Problem::new(
+            "is a name for the servers of MongoDB, which is not resolved",
+            "name the servers themselves: mongodb://HOST,HOST/DATABASE",
+        )),
         "memory" if rest.is_empty() => Ok(StoreUrl::Memory),
         "memory" => Err(Problem::new("has text after memory:", "write memory: alone")),
         _ => Err(unsupported(scheme, rest)),
     }
 }
 
+/// What has the stores of the default build.
+const RELEASED: &str = "a released binary or image";
+
+/// What has the others too.
+const FULL: &str = "the image tenure-full, which has all stores";
+
 /// Returns the fault of a store that this build does not have.
-fn absent(scheme: &str, feature: &str) -> Problem {
+fn absent(scheme: &str, feature: &str, build: &str) -> Problem {
     Problem::new(
         format!("names the store {scheme}:, which this build of Tenure does not have"),
         format!(
-            "use a released binary or image, or build with the cargo feature {feature}; \
+            "use {build}, or build with the cargo feature {feature}; \
              `tenure --version` lists the stores of a build"
         ),
     )
@@ -226,6 +253,7 @@ fn unsupported(scheme: &str, rest: &str) -> Problem {
         "k8s" | "kube" => Some("kubernetes"),
         "pg" | "postgresql" => Some("postgres"),
         "gcs" => Some("gs"),
+        "mongo" => Some("mongodb"),
         "valkey" | "rediss" => Some("redis"),
         "zk" => Some("zookeeper"),
         _ => [
@@ -236,7 +264,7 @@ fn unsupported(scheme: &str, rest: &str) -> Problem {
             "etcd",
             "postgres",
             "redis",
-            "memory",
+            "memory", "mongodb",
             "s3",
             "zookeeper",
         ]

@@ -43,6 +43,9 @@ pub(super) const CONSUL_CREDENTIALS: [&str; 1] = ["CONSUL_HTTP_TOKEN"];
 /// The variables of the user and its password in etcd.
 pub(super) const ETCD_CREDENTIALS: [&str; 2] = ["ETCD_USERNAME", "ETCD_PASSWORD"];
 
+/// The variables of the user and its password in MongoDB.
+pub(super) const MONGODB_CREDENTIALS: [&str; 2] = ["MONGODB_USERNAME", "MONGODB_PASSWORD"];
+
 /// The variables of the user and its password in PostgreSQL, as its own clients have them.
 pub(super) const POSTGRES_CREDENTIALS: [&str; 2] = ["PGUSER", "PGPASSWORD"];
 
@@ -116,6 +119,7 @@ pub const SETTINGS: &[Setting] = &[
         help: "Where the lease is kept: `file:///DIRECTORY`, `azure://ACCOUNT/CONTAINER`, \
                `kubernetes:[NAMESPACE/]NAME`, `consul://HOST:PORT[,HOST:PORT]/PREFIX`, `etcd://HOST:PORT[,HOST:PORT]/PREFIX`, \
                `postgres://HOST[:PORT][,HOST[:PORT]]/DATABASE`, `redis://HOST[:PORT][,HOST[:PORT]][/DATABASE]`, `s3://BUCKET[/PREFIX]`, `gs://BUCKET[/PREFIX]`, \
+               `mongodb://HOST[:PORT][,HOST[:PORT]]/DATABASE`, \
                `zookeeper://HOST:PORT[,HOST:PORT]/PATH` or `memory:`",
         ..STORE
     },
@@ -123,14 +127,14 @@ pub const SETTINGS: &[Setting] = &[
         name: "store-ca-file",
         kind: Kind::Path,
         otherwise: "those of the system",
-        help: "File with the CA certificates that authenticate the servers of `consul:`, `etcd:`, `postgres:`, `redis:`, `s3:`, `gs:` and `zookeeper:`, read \
-               again when it changes; for `consul:`, `etcd:`, `postgres:`, `redis:` and `zookeeper:` on loopback it asks for TLS",
+        help: "File with the CA certificates that authenticate the servers of `consul:`, `etcd:`, `mongodb:`, `postgres:`, `redis:`, `s3:`, `gs:` and `zookeeper:`, read \
+               again when it changes; for `consul:`, `etcd:`, `postgres:`, `redis:`, `mongodb:` and `zookeeper:` on loopback it asks for TLS",
         ..STORE
     },
     Setting {
         name: "store-cert",
         kind: Kind::Path,
-        help: "File with the certificate that this instance presents to the servers of `consul:`, `etcd:`, `postgres:`, `redis:` and `zookeeper:`, \
+        help: "File with the certificate that this instance presents to the servers of `consul:`, `etcd:`, `mongodb:`, `postgres:`, `redis:` and `zookeeper:`, \
                followed by the intermediate ones, read again when it changes; on loopback it asks for TLS",
         ..STORE
     },
@@ -143,7 +147,28 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         name: "store-insecure",
         default: Some("false"),
-        help: "Allow connections without TLS to servers of `consul:`, `etcd:`, `postgres:`, `redis:`, `s3:`, `zookeeper:` and an emulator of `gs:` on other machines",
+        help: "Allow connections without TLS to servers of `consul:`, `etcd:`, `mongodb:`, `postgres:`, `redis:`, `s3:`, `zookeeper:` and an emulator of `gs:` on other machines",
+        ..STORE
+    },
+    Setting {
+        name: "mongodb-collection",
+        kind: Kind::Text("COLLECTION", "^[A-Za-z_][A-Za-z0-9_.-]{0,99}$"),
+        default: Some("tenure"),
+        help: "Collection of the leases in MongoDB; a document for each election",
+        ..STORE
+    },
+    Setting {
+        name: "mongodb-auth-source",
+        kind: Kind::Text("DATABASE", "^[A-Za-z0-9_-]{1,63}$"),
+        otherwise: "the database of `store`",
+        help: "Database that the user of `mongodb:` belongs to, such as `admin`",
+        ..STORE
+    },
+    Setting {
+        name: "mongodb-compatible",
+        default: Some("false"),
+        help: "Accept a server of `mongodb:` that is not MongoDB. Of two candidates that write at the same time both \
+               may win there, as on FerretDB 1",
         ..STORE
     },
     Setting {

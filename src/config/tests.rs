@@ -53,7 +53,7 @@ static TOKEN_FILE: LazyLock<String> = LazyLock::new(|| {
 });
 
 /// For each setting a valid value that is not its default; all are valid together.
-static SAMPLES: LazyLock<[(&str, &[&str]); 60]> = LazyLock::new(|| {
+static SAMPLES: LazyLock<[(&str, &[&str]); 63]> = LazyLock::new(|| {
     let one = |path: &'static String| -> &'static [&'static str] { vec![path.as_str()].leak() };
     let token_file = one(&TOKEN_FILE);
     let [cert, key, client_ca] = tls::FILES.each_ref().map(one);
@@ -67,6 +67,9 @@ static SAMPLES: LazyLock<[(&str, &[&str]); 60]> = LazyLock::new(|| {
         ("store-cert", &["/store.crt"]),
         ("store-key", &["/store.key"]),
         ("store-insecure", &["true"]),
+        ("mongodb-collection", &["leases"]),
+        ("mongodb-auth-source", &["admin"]),
+        ("mongodb-compatible", &["true"]),
         ("postgres-table", &["ops.tenure"]),
         ("s3-endpoint", &["https://minio.test:9000"]),
         ("s3-region", &["eu-west-1"]),
@@ -197,6 +200,7 @@ fn every_setting_changes_something() {
     let is_of_others = |name: &str| {
         ["kube-label", "postgres-table"].contains(&name)
             || name.starts_with("store-")
+            || name.starts_with("mongodb-")
             || name.starts_with("s3-")
     };
     for (name, _) in SAMPLES.iter().filter(|it| !is_of_others(it.0)) {

@@ -9,7 +9,8 @@ use super::environment::{Environment, OURS_ALONE};
 use super::store_url::StoreUrl;
 use super::table::{
     AWS_CREDENTIALS, AZURE_CREDENTIALS, CONSUL_CREDENTIALS, ETCD_CREDENTIALS, Kind,
-    POSTGRES_CREDENTIALS, REDIS_CREDENTIALS, SETTINGS, Setting, ZOOKEEPER_CREDENTIALS,
+    POSTGRES_CREDENTIALS, MONGODB_CREDENTIALS,
+    REDIS_CREDENTIALS, SETTINGS, Setting, ZOOKEEPER_CREDENTIALS,
 };
 
 /// The secrets with which Azure's managed identity is asked for tokens, where it has any.
@@ -27,6 +28,7 @@ pub(super) fn of_store(store: Option<&StoreUrl>) -> StoreSecrets {
         Some(StoreUrl::Azure { .. }) => [&AZURE_CREDENTIALS, &IDENTITY],
         Some(StoreUrl::Consul { .. }) => [&CONSUL_CREDENTIALS, &[]],
         Some(StoreUrl::Etcd { .. }) => [&ETCD_CREDENTIALS, &[]],
+        Some(StoreUrl::Mongo { .. }) => [&MONGODB_CREDENTIALS, &[]],
         Some(StoreUrl::Postgres { .. }) => [&POSTGRES_CREDENTIALS, &[]],
         Some(StoreUrl::Redis { .. }) => [&REDIS_CREDENTIALS, &[]],
         Some(StoreUrl::S3 { .. }) => [&AWS_CREDENTIALS, &CONTAINER],
@@ -105,8 +107,10 @@ mod tests {
     use super::super::{Flags, Verb, load};
 
     /// The store, and the variables of its secrets.
-    const SECRETS: [(&str, &[&str]); 7] = [
+    const SECRETS: &[(&str, &[&str])] = &[
         ("consul://127.0.0.1:1/x", &["CONSUL_HTTP_TOKEN"]),
+        #[cfg(feature = "mongodb")]
+        ("mongodb://127.0.0.1/x", &["MONGODB_USERNAME", "MONGODB_PASSWORD"]),
         ("etcd://127.0.0.1:1/x", &["ETCD_USERNAME", "ETCD_PASSWORD"]),
         ("postgres://127.0.0.1/x", &["PGUSER", "PGPASSWORD"]),
         ("redis://127.0.0.1", &["REDIS_USERNAME", "REDIS_PASSWORD"]),
@@ -134,7 +138,7 @@ mod tests {
 
     #[test]
     fn every_secret_of_the_store_in_use_is_withheld_and_no_other() {
-        for (url, names) in SECRETS {
+        for &(url, names) in SECRETS {
             let all = SECRETS.iter().flat_map(|it| it.1).map(|it| (*it, "hidden"));
             let all = all.chain([("ZOOKEEPER_AUTH", "digest:me:hidden")]);
             let others = [("TENURE_ELECTION", "orders"), ("AWS_REGION", "eu-west-1")];

@@ -124,6 +124,12 @@ impl Findings {
         self.add(subject, verdict, detail, remedy.as_deref());
     }
 
+    /// Returns whether there is a finding on a subject.
+    #[cfg(any(feature = "gcs", feature = "mongodb", feature = "s3"))]
+    pub(super) fn has(&self, subject: &str) -> bool {
+        self.found.iter().any(|it| it.subject == subject)
+    }
+
     /// Sorts the findings, and adds those that were skipped.
     pub(super) fn finish(self) -> Vec<Finding> {
         let mut findings = self.found;

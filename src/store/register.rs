@@ -8,17 +8,18 @@
 //! the server does not honour it, nobody leads.
 
 use std::fmt;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use time::OffsetDateTime;
 use tokio::sync::OnceCell;
 
-use self::body::Body;
+use self::body::{Body, Noticed};
 use self::error::RegisterError;
 use super::{BreakOutcome, Finding, LeaseAdmin, LeaseStore, Presence};
 use crate::lease::{
-    Bid, Cause, Failure, Grant, Record, Rules, Snapshot, StoreError, Successor, Version,
+    Bid, Cause, Change, Failure, Grant, Record, Rules, Snapshot, StoreError, Successor, Version,
 };
 
 mod body;
@@ -97,6 +98,12 @@ pub(super) trait Register: Send + Sync + 'static {
     /// Returns the names of other elections in the same place, sorted; `None` if they cannot be listed.
     async fn others(&self) -> Option<Vec<String>>;
 
+    /// Resolves when the server reports unasked that the value of the lease has changed, or may have, with
+    /// its content then, or `None` without one. Never resolves where a server reports nothing.
+    async fn told(&self) -> Option<Vec<u8>> {
+        std::future::pending().await
+    }
+
     /// Checks everything that this store needs, for `tenure doctor`.
     async fn examine(&self) -> Vec<Finding>;
 }
@@ -106,6 +113,8 @@ pub(super) struct Registered<R> {
     register: R,
     /// Whether the server has been seen to honour conditions.
     proven: OnceCell<()>,
+    /// What the server reported last, unasked.
+    noticed: Mutex<Noticed>,
 }
 
 impl<R: Register> fmt::Debug for Registered<R> {
@@ -116,7 +125,7 @@ impl<R: Register> fmt::Debug for Registered<R> {
 
 impl<R: Register> Registered<R> {
     pub(super) fn new(register: R) -> Self {
-        Self { register, proven: OnceCell::new() }
+        Self { register, proven: OnceCell::new(), noticed: Mutex::default() }
     }
 
     fn place(&self) -> String {
@@ -316,6 +325,16 @@ impl<R: Register> LeaseStore for Registered<R> {
             Ok(true)
         };
         self.change(bid, edit).await.map(drop)
+    }
+
+    async fn changed(&self) -> Change {
+        loop {
+            let content = self.register.told().await;
+            let mut noticed = self.noticed.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(change) = noticed.take(content.as_deref()) {
+                return change;
+            }
+        }
     }
 }
 

@@ -18,6 +18,7 @@ pub mod gcs;
 pub mod generated;
 pub mod http;
 pub mod kubernetes;
+pub mod mongodb;
 pub mod paths;
 pub mod ports;
 pub mod postgres;

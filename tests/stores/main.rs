@@ -23,6 +23,7 @@ mod kubernetes_faults;
 mod kubernetes_leader;
 mod kubernetes_watch;
 mod migrate;
+mod mongodb;
 mod postgres;
 mod postgres_doctor;
 mod race_checker;

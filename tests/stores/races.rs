@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use testkit::races::courses::{
     AzuriteCourse, ConsulCourse, Course, EtcdCourse, FileCourse, GcsCourse, MemoryCourse,
+    MongoCourse,
     PostgresCourse, RedisCourse, S3Course, TableCourse, ZookeeperCourse,
 };
 use testkit::races::run::{Plan, run};
@@ -72,4 +73,9 @@ async fn races_on_google_cloud_storage_are_linearizable() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn races_on_zookeeper_are_linearizable() {
     races(ZookeeperCourse::start()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn races_on_mongodb_are_linearizable() {
+    races(MongoCourse::start()).await;
 }

@@ -11,13 +11,14 @@ const WORDS: Words = Words {
     settings: "STORAGE_EMULATOR_HOST, if it is set",
     page: "docs/stores/gcs.md",
     right: "storage.objects.create and storage.objects.delete",
+    ..Words::BUCKET
 };
 
 /// Runs all checks, as far as it gets.
 pub(super) async fn examine(bucket: &Bucket) -> Vec<Finding> {
     let patient = match Bucket::open(&bucket.settings, PATIENCE) {
         Ok(patient) => patient,
-        Err(error) => return unusable(&error),
+        Err(error) => return unusable(WORDS, &error),
     };
     let mut examination = Examination::new(&patient, WORDS);
     if examination.object().await {

@@ -6,7 +6,9 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use crate::lease::{Bid, Cause, Claim, Failure, Nonce, Record, Snapshot, Successor, Version};
+use crate::lease::{
+    Bid, Cause, Change, Claim, Failure, Nonce, Record, Snapshot, Successor, Version,
+};
 use crate::store::json::{self, FORMAT, LARGEST_TERM, StoredHolder, StoredSuccessor};
 
 /// The version of an object that does not exist.
@@ -70,8 +72,8 @@ impl Body {
     pub(super) fn read(content: &[u8], place: &str) -> Result<Self, Failure> {
         Self::decode(content).map_err(|what| {
             let message = format!(
-                "{place} {what}; nothing was overwritten: set another prefix or election, or delete \
-                 the object if nothing else uses it"
+                "{place} {what}; nothing was overwritten: set another election, or another place in --store, or \
+                 delete it if nothing else uses it"
             );
             Failure::new(Cause::Record, message)
         })
@@ -203,6 +205,34 @@ impl Held {
         let Self { nonce, renewals, is_breaking, lease_duration, .. } = self;
         let spec = format!("{nonce} {renewals} {is_breaking} {}", lease_duration.as_millis());
         Claim { spec: Version(spec.into()), lease_duration: *lease_duration }
+    }
+}
+
+/// What a server reported last of a value, unasked.
+#[derive(Default)]
+pub(super) struct Noticed {
+    /// A digest of what is of interest to a standby.
+    news: Option<String>,
+    /// The claim whose time observers count.
+    claim: Option<Claim>,
+}
+
+impl Noticed {
+    /// Records the content of the value, or that there is none; returns `None` if that is of no interest.
+    pub(super) fn take(&mut self, content: Option<&[u8]>) -> Option<Change> {
+        // What is none of Tenure's shows in the read that follows.
+        let body = content.map(|it| Body::decode(it).map_err(|_| it));
+        let held = body.as_ref().and_then(|it| it.as_ref().ok()?.held.as_ref());
+        let claim = held.map(Held::claim);
+        let held_by = held.filter(|it| !it.is_breaking).map(|it| it.nonce);
+        let record = body.as_ref().map(|it| it.as_ref().map(|it| &it.record));
+        let news = format!("{:?}", (held.map(|it| (it.nonce, it.is_breaking)), record));
+        let known = self.news.replace(news);
+        let counted = std::mem::replace(&mut self.claim, claim);
+        if known != self.news {
+            return Some(Change::News { held_by });
+        }
+        self.claim.clone().filter(|_| counted != self.claim).map(Change::Renewal)
     }
 }
 

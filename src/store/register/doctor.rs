@@ -22,26 +22,45 @@ pub(in crate::store) const PATIENCE: Duration = Duration::from_secs(10);
 const SKEWED: i64 = 60;
 
 pub(in crate::store) const SERVER: &str = "server";
-const CREDENTIAL: &str = "credential";
-pub(in crate::store) const BUCKET: &str = "bucket";
+pub(in crate::store) const CREDENTIAL: &str = "credential";
+#[cfg(any(feature = "gcs", feature = "s3"))]
+const BUCKET: &str = "bucket";
+#[cfg(any(feature = "gcs", feature = "s3"))]
 const OBJECT: &str = "object";
-const CONDITIONS: &str = "conditional writes";
+pub(in crate::store) const CONDITIONS: &str = "conditional writes";
+#[cfg(any(feature = "gcs", feature = "s3"))]
 pub(in crate::store) const VERSIONING: &str = "versioning";
-const SKEW: &str = "clock skew";
-const TIMINGS: &str = "timings";
-
-/// All subjects, in order.
-pub(in crate::store) const SUBJECTS: [&str; 8] =
-    [SERVER, CREDENTIAL, BUCKET, OBJECT, CONDITIONS, VERSIONING, SKEW, TIMINGS];
+pub(in crate::store) const SKEW: &str = "clock skew";
+pub(in crate::store) const TIMINGS: &str = "timings";
 
 /// What a kind of server says in its report.
+#[derive(Clone, Copy)]
 pub(in crate::store) struct Words {
+    /// All subjects, in order.
+    pub(in crate::store) subjects: &'static [&'static str],
+    /// The subject of the place that holds the values.
+    pub(in crate::store) holder: &'static str,
+    /// The subject of the value of the election.
+    pub(in crate::store) value: &'static str,
     /// The settings to check where the server does not answer.
     pub(in crate::store) settings: &'static str,
     /// The page with the rights.
     pub(in crate::store) page: &'static str,
     /// The right to write.
     pub(in crate::store) right: &'static str,
+}
+
+impl Words {
+    /// The words of a bucket.
+    #[cfg(any(feature = "gcs", feature = "s3"))]
+    pub(in crate::store) const BUCKET: Self = Self {
+        subjects: &[SERVER, CREDENTIAL, BUCKET, OBJECT, CONDITIONS, VERSIONING, SKEW, TIMINGS],
+        holder: BUCKET,
+        value: OBJECT,
+        settings: "",
+        page: "",
+        right: "",
+    };
 }
 
 /// One run of the checks.
@@ -54,7 +73,7 @@ pub(in crate::store) struct Examination<'a, R> {
 impl<'a, R: Register> Examination<'a, R> {
     /// Begins a report on a register whose requests may take longer than usual.
     pub(in crate::store) fn new(register: &'a R, words: Words) -> Self {
-        Self { register, findings: Findings::new(&SUBJECTS), words }
+        Self { register, findings: Findings::new(words.subjects), words }
     }
 
     /// Reads the value of the election; returns whether that is allowed, and the value is of Tenure.
@@ -70,34 +89,38 @@ impl<'a, R: Register> Examination<'a, R> {
             }
         };
         self.reached(true);
-        self.findings.passed(BUCKET, "can be read");
+        self.findings.passed(self.words.holder, "can be read");
         let content = read.as_ref().map(|it| it.content.as_slice());
         match shown(content, &self.register.place(Slot::Lease)) {
-            Ok((detail, true)) => self.findings.passed(OBJECT, detail),
+            Ok((detail, true)) => self.findings.passed(self.words.value, detail),
             Ok((detail, false)) => {
                 let remedy = "run `tenure doctor --create` to avoid that wait; nothing, if an instance was just \
                               elected";
-                self.findings.warning(OBJECT, detail, remedy);
+                self.findings.warning(self.words.value, detail, remedy);
             }
             Err(failure) => {
-                self.findings.failed(OBJECT, failure.message, "see above");
+                self.findings.failed(self.words.value, failure.message, "see above");
                 return false;
             }
         }
-        self.skew(read.and_then(|it| it.date), sent, answered);
+        if !self.findings.has(SKEW) {
+            self.skew(read.and_then(|it| it.date), sent, answered);
+        }
         true
     }
 
     /// Reports that the server answered and, beyond that, that it accepts the credential.
     fn reached(&mut self, is_accepted: bool) {
-        self.findings.passed(SERVER, self.register.answered());
+        if !self.findings.has(SERVER) {
+            self.findings.passed(SERVER, self.register.answered());
+        }
         if is_accepted && let Some(credential) = self.register.credential() {
             self.findings.passed(CREDENTIAL, format!("the server accepts {credential}"));
         }
     }
 
     /// Records the error of a request that should have succeeded.
-    fn fault(&mut self, error: &RegisterError) {
+    pub(in crate::store) fn fault(&mut self, error: &RegisterError) {
         let detail = error.to_string();
         match error {
             RegisterError::Credential(_) => {
@@ -110,11 +133,15 @@ impl<'a, R: Register> Examination<'a, R> {
             RegisterError::Denied(_) => {
                 self.reached(true);
                 let remedy = format!("give the rights that {} lists", self.words.page);
-                self.findings.failed(BUCKET, detail, &remedy);
+                self.findings.failed(self.words.holder, detail, &remedy);
             }
             RegisterError::Invalid(_) | RegisterError::Missing(_) | RegisterError::Condition(_) => {
                 self.reached(false);
-                self.findings.failed(BUCKET, detail, "correct the settings that it names");
+                self.findings.failed(
+                    self.words.holder,
+                    detail,
+                    "correct the settings that it names",
+                );
             }
             _ => {
                 let remedy = format!("check {}, firewalls, and the server", self.words.settings);
@@ -138,7 +165,12 @@ impl<'a, R: Register> Examination<'a, R> {
     }
 
     /// Compares the server's date, taken at some time between request and answer, with this host's clock.
-    fn skew(&mut self, date: Option<OffsetDateTime>, asked: Moment, answered: Moment) {
+    pub(in crate::store) fn skew(
+        &mut self,
+        date: Option<OffsetDateTime>,
+        asked: Moment,
+        answered: Moment,
+    ) {
         let Some(date) = date else { return };
         let ahead = asked.date() - date.saturating_add(time::Duration::SECOND);
         let behind = date - answered.date();
@@ -172,8 +204,8 @@ impl<'a, R: Register> Examination<'a, R> {
 }
 
 /// Returns a report of a client that cannot be made.
-pub(in crate::store) fn unusable(error: &anyhow::Error) -> Vec<Finding> {
-    let mut findings = Findings::new(&SUBJECTS);
+pub(in crate::store) fn unusable(words: Words, error: &anyhow::Error) -> Vec<Finding> {
+    let mut findings = Findings::new(words.subjects);
     findings.failed(SERVER, format!("{error:#}"), "check --store-ca-file");
     findings.finish()
 }

@@ -12,13 +12,14 @@ const WORDS: Words = Words {
     settings: "--s3-endpoint and --s3-region",
     page: "docs/stores/s3.md",
     right: "s3:PutObject on the objects",
+    ..Words::BUCKET
 };
 
 /// Runs all checks, as far as it gets.
 pub(super) async fn examine(bucket: &Bucket) -> Vec<Finding> {
     let patient = match Bucket::open(&bucket.settings, PATIENCE) {
         Ok(patient) => patient,
-        Err(error) => return unusable(&error),
+        Err(error) => return unusable(WORDS, &error),
     };
     let mut examination = Examination::new(&patient, WORDS);
     if examination.object().await {

@@ -13,9 +13,10 @@ use tokio::io::copy_bidirectional;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::oneshot;
 use tokio_rustls::TlsAcceptor;
-use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio_rustls::rustls::server::WebPkiClientVerifier;
+use tokio_rustls::rustls::{RootCertStore, ServerConfig};
 
 pub struct Authority {
     issuer: Issuer<'static, KeyPair>,
@@ -75,6 +76,8 @@ pub struct Shown(pub CertificateDer<'static>, pub PrivateKeyDer<'static>);
 #[derive(Default)]
 struct State {
     settings: Option<Arc<ServerConfig>>,
+    /// The authority that must have signed the certificates of clients.
+    of_clients: Option<CertificateDer<'static>>,
     /// The first byte of each connection.
     first: Vec<u8>,
 }
@@ -113,15 +116,31 @@ impl TlsFront {
         it
     }
 
+    /// Accepts only clients with a certificate of this authority, from the next certificate on.
+    pub fn ask_for_certificates(&self, authority: &Authority) {
+        let der = CertificateDer::from_pem_slice(authority.certificate.as_bytes());
+        lock(&self.shared).of_clients = Some(der.expect("a certificate"));
+    }
+
     /// Presents another certificate on connections from now on.
     pub fn show(&self, Shown(certificate, key): Shown) {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let settings = ServerConfig::builder_with_provider(provider)
+        let settings = ServerConfig::builder_with_provider(Arc::clone(&provider))
             .with_safe_default_protocol_versions()
-            .expect("versions")
-            .with_no_client_auth()
-            .with_single_cert(vec![certificate], key)
-            .expect("a certificate with its key");
+            .expect("versions");
+        let of_clients = lock(&self.shared).of_clients.clone();
+        let settings = match of_clients {
+            None => settings.with_no_client_auth(),
+            Some(authority) => {
+                let mut roots = RootCertStore::empty();
+                roots.add(authority).expect("an authority");
+                let verifier =
+                    WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider).build();
+                settings.with_client_cert_verifier(verifier.expect("an authority"))
+            }
+        };
+        let settings =
+            settings.with_single_cert(vec![certificate], key).expect("a certificate with its key");
         lock(&self.shared).settings = Some(Arc::new(settings));
     }
 

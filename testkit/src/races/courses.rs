@@ -16,6 +16,7 @@ use tenure::store::file::FileStore;
 use tenure::store::gcs;
 use tenure::store::kubernetes::Kubernetes;
 use tenure::store::memory::Memory;
+use tenure::store::mongodb;
 use tenure::store::postgres::Postgres;
 use tenure::store::redis::Redis;
 use tenure::store::s3;
@@ -29,6 +30,7 @@ use crate::consul::server::ConsulServer;
 use crate::etcd::server::EtcdServer;
 use crate::gcs::server::GcsServer;
 use crate::kubernetes::real_lease::RealLease;
+use crate::mongodb::server::MongoServer;
 use crate::postgres::server::PostgresServer;
 use crate::redis::server::RedisServer;
 use crate::s3::server::S3Server;
@@ -476,6 +478,40 @@ impl Course for GcsCourse {
         let lock = Lock {
             model: Model::REGISTER,
             open: Box::new(move || gcs::open(&settings).expect("good settings")),
+            clock: RaceClock::new(Passes::Here),
+            lengths: ANY,
+            disturb: None,
+            keep: Box::new(()),
+        };
+        prepared(lock, seed).await
+    }
+}
+
+/// `mongodb:` on mongo-java-server, without the front, so that writes meet there. The time of the observers
+/// passes in the race.
+pub struct MongoCourse(Arc<MongoServer>);
+
+impl MongoCourse {
+    pub fn start() -> Self {
+        Self(MongoServer::shared())
+    }
+}
+
+#[async_trait]
+impl Course for MongoCourse {
+    fn name(&self) -> &'static str {
+        "mongodb"
+    }
+
+    fn lanes(&self) -> usize {
+        4
+    }
+
+    async fn lock(&self, _lane: usize, seed: u64) -> Lock {
+        let settings = self.0.bare_settings(&format!("race-{seed}-{}", fresh("orders")));
+        let lock = Lock {
+            model: Model::REGISTER,
+            open: Box::new(move || mongodb::open(&settings).expect("good settings")),
             clock: RaceClock::new(Passes::Here),
             lengths: ANY,
             disturb: None,

@@ -127,7 +127,7 @@ impl Model {
         ..Self::MEMORY
     };
 
-    /// The model of `s3:` and `gs:`.
+    /// The model of `gs:`, `mongodb:` and `s3:`.
     pub const REGISTER: Self =
         Self { unit: Duration::from_millis(1), counts_takings: false, ..Self::KUBERNETES };
 

@@ -1,0 +1,170 @@
+//! The `mongodb:` store: the lease in a document of a collection, which is replaced on the condition of its
+//! version and never deleted. A version is random in each write.
+//!
+//! What the document holds, and each change of it, is in `register`; here are the commands, on a connection
+//! of Tenure's own: MongoDB's client selects servers, retries and monitors in the background, which no call
+//! with a deadline could bound, and reads the files of TLS once.
+//!
+//! **What it rests on.** A write counts only when a majority of the replica set has acknowledged it, so that
+//! no failover takes it back; any other outcome is unknown. On a server without a replica set, it is on that
+//! server's disk. What is assumed of the server is in `wire`, with its sources.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tokio::sync::Mutex;
+use uuid::Uuid;
+
+use self::access::Access;
+use self::bson::Document;
+use self::errors::not_mongodb;
+use self::watching::Watching;
+use self::wire::{Commands, Stored};
+use super::register::error::RegisterError;
+use super::register::{If, Register, Registered, Slot, Tagged, Written};
+use super::{Finding, LeaseAdmin, MOST_LISTED};
+use crate::config::MongoSettings;
+
+mod access;
+mod bson;
+mod connection;
+mod doctor;
+mod errors;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzzing;
+mod scram;
+mod watching;
+mod wire;
+
+/// The end of the name on which conditions are tried. No election has an underscore in its name.
+const TRIAL: &str = "_trial";
+
+/// A collection.
+struct Collection {
+    settings: MongoSettings,
+    access: Access,
+    commands: Commands,
+    /// The change stream.
+    watching: Mutex<Watching>,
+}
+
+/// Creates the store from its settings. Reaches no network yet, but reads the files of TLS, which blocks.
+///
+/// # Errors
+/// Returns an error if the files of TLS are not usable.
+pub fn open(settings: &MongoSettings) -> anyhow::Result<Arc<dyn LeaseAdmin>> {
+    Ok(Arc::new(Registered::new(Collection::open(settings, settings.request_timeout)?)))
+}
+
+impl Collection {
+    fn open(settings: &MongoSettings, bound: Duration) -> anyhow::Result<Self> {
+        Ok(Self {
+            access: Access::open(settings, bound)?,
+            commands: Commands::new(settings, bound),
+            settings: settings.clone(),
+            watching: Mutex::default(),
+        })
+    }
+
+    /// Returns the name of a document.
+    fn name(&self, slot: Slot) -> String {
+        let election = &self.settings.election;
+        match slot {
+            Slot::Lease => election.clone(),
+            Slot::Trial => format!("{election}{TRIAL}"),
+        }
+    }
+
+    /// Sends a write; returns how many documents it wrote.
+    async fn write(&self, command: &Document) -> Result<(i64, Document), RegisterError> {
+        let answer = self.access.ask(|_| command.clone()).await?;
+        match wire::counted(&answer) {
+            Some(count @ 0..=1) => Ok((count, answer)),
+            _ => Err(self.unlike()),
+        }
+    }
+
+    fn servers(&self) -> String {
+        self.settings.servers.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
+    }
+
+    fn unlike(&self) -> RegisterError {
+        not_mongodb(&self.servers())
+    }
+}
+
+#[async_trait]
+impl Register for Collection {
+    fn kind(&self) -> &'static str {
+        "mongodb"
+    }
+
+    fn place(&self, slot: Slot) -> String {
+        let MongoSettings { database, collection, .. } = &self.settings;
+        format!("the document {} of {database}.{collection}", self.name(slot))
+    }
+
+    fn answered(&self) -> String {
+        let scheme = if self.settings.tls.is_some() { "TLS" } else { "no TLS" };
+        format!("{} answered, with {scheme}", self.servers())
+    }
+
+    fn credential(&self) -> Option<String> {
+        let has_certificate = self.settings.tls.as_ref().is_some_and(|it| it.own.is_some());
+        Some(match (&self.settings.user, has_certificate) {
+            (Some(_), _) => {
+                format!("the user of MONGODB_USERNAME in {}", self.settings.auth_source)
+            }
+            (None, true) => "the certificate of --store-cert".to_owned(),
+            (None, false) => "requests without a user".to_owned(),
+        })
+    }
+
+    async fn get(&self, slot: Slot) -> Result<Option<Tagged>, RegisterError> {
+        let name = self.name(slot);
+        let answer =
+            self.access.ask(|is_replicated| self.commands.find(&name, is_replicated)).await?;
+        let found = wire::found(&answer).map_err(|()| self.unlike())?;
+        Ok(found.map(|Stored { version, content }| Tagged {
+            tag: version,
+            content: content.into_bytes(),
+            date: wire::date(&answer),
+        }))
+    }
+
+    async fn put(
+        &self,
+        slot: Slot,
+        condition: If<'_>,
+        content: Vec<u8>,
+    ) -> Result<Option<Written>, RegisterError> {
+        let (name, version) = (self.name(slot), Uuid::new_v4().simple().to_string());
+        let content = String::from_utf8_lossy(&content);
+        let command = match condition {
+            If::Absent => self.commands.insert(&name, &version, &content),
+            If::Tagged(tag) => self.commands.replace(&name, tag, &version, &content),
+        };
+        match self.write(&command).await {
+            Ok((0, _)) | Err(RegisterError::Condition(_)) => Ok(None),
+            Ok((_, answer)) => Ok(Some(Written { tag: version, date: wire::date(&answer) })),
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn others(&self) -> Option<Vec<String>> {
+        let answer = self.access.ask(|_| self.commands.names(MOST_LISTED * 2)).await.ok()?;
+        let mut names = wire::listed(&answer);
+        names.retain(|it| !it.ends_with(TRIAL));
+        names.truncate(MOST_LISTED);
+        Some(names)
+    }
+
+    async fn told(&self) -> Option<Vec<u8>> {
+        self.watch().await
+    }
+
+    async fn examine(&self) -> Vec<Finding> {
+        doctor::examine(self).await
+    }
+}
