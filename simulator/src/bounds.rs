@@ -237,7 +237,7 @@ impl World<'_> {
             | Kind::Session
             | Kind::Ensemble => (free.within, false),
             Kind::Host => (free.within, free.runs_out && first + it.between_reads() < free.within),
-            Kind::Object | Kind::Bucket => {
+            Kind::Object | Kind::Bucket | Kind::Document => {
                 let Some(claim) = self.store.claim() else { return (0, false) };
                 if !free.runs_out {
                     return (free.within, false);
@@ -307,7 +307,7 @@ impl World<'_> {
             (
                 Kind::Object
                 | Kind::Bucket
-                | Kind::Cluster
+                | Kind::Document | Kind::Cluster
                 | Kind::Row
                 | Kind::Keys
                 | Kind::Session

@@ -238,6 +238,7 @@ impl World<'_> {
                     kind,
                     store::Kind::Object
                         | store::Kind::Bucket
+                        | store::Kind::Document
                         | store::Kind::Cluster
                         | store::Kind::Row
                         | store::Kind::Keys

@@ -169,6 +169,11 @@ impl World<'_> {
             Step::Done(answer) => answer,
         };
         let answer = match fate.error {
+            // The primary stepped down when it had done the write.
+            Some(Error::UnknownYetDone) if self.store.kind() == Kind::Document => {
+                let failure = Failure::new(Cause::Network, "another is the primary");
+                Err(StoreError::RetryNow(failure))
+            }
             Some(Error::UnknownYetDone) => Err(erred()),
             Some(Error::OtherLease) if bids || renews => Err(another()),
             Some(Error::Foreign) if bids && done.is_ok() => Err(foreign()),
@@ -209,7 +214,9 @@ impl World<'_> {
         }
         if self.store.kind().notifies() && self.store.news() != news {
             self.wake_standbys();
-        } else if self.store.kind() == Kind::Object && self.store.claim() != claim {
+        } else if matches!(self.store.kind(), Kind::Object | Kind::Document)
+            && self.store.claim() != claim
+        {
             self.show_standbys();
         }
         if let Some(timeline) = &mut self.timeline {
@@ -232,6 +239,8 @@ impl World<'_> {
             Kind::Blob
             | Kind::Object
             | Kind::Bucket
+            |
+            Kind::Document
             | Kind::Cluster
             | Kind::Row
             | Kind::Session

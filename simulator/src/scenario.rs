@@ -92,6 +92,7 @@ impl Scenario {
             8..=9 => Kind::Bucket,
             10..=11 => Kind::Session,
             12..=13 => Kind::Ensemble,
+            10..=11 => Kind::Document,
             _ => Kind::Host,
         };
         let scale = Scale::draw(&mut rng, store);
@@ -119,8 +120,11 @@ impl Scenario {
             Kind::Blob
             | Kind::Object
             | Kind::Bucket
+            |
+            Kind::Document
             | Kind::Cluster
-            | Kind::Session
+            |
+            Kind::Session
             | Kind::Ensemble
             | Kind::Host => 0,
         };

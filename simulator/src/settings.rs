@@ -70,7 +70,7 @@ impl Scale {
         let unit = if matches!(
             self.store,
             Kind::Host | Kind::Row | Kind::Keys | Kind::Bucket | Kind::Ensemble
-        ) {
+         | Kind::Document) {
             MILLI
         } else {
             SECOND
@@ -87,7 +87,7 @@ fn limits(store: Kind) -> (Span, Span) {
         Kind::Cluster => (2 * SECOND, LONGEST),
         // Consul keeps a lock from others for a minute at most.
         Kind::Session => (10 * SECOND, 60 * SECOND),
-        Kind::Host | Kind::Row | Kind::Keys | Kind::Bucket | Kind::Ensemble => {
+        Kind::Host | Kind::Row | Kind::Keys | Kind::Bucket | Kind::Ensemble | Kind::Document => {
             (SHORTEST_DEADLINE + LEAST_MARGIN, LONGEST)
         }
     }

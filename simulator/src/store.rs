@@ -1,5 +1,5 @@
 //! The simulated store: a blob by Microsoft's lease tables, a Lease of Kubernetes, an object in a bucket,
-//! two keys of etcd, a row of PostgreSQL, a key of Consul, two keys of Redis, nodes of ZooKeeper, or a record on one host, with a clock of its own.
+//! a document of MongoDB, two keys of etcd, a row of PostgreSQL, a key of Consul, two keys of Redis, nodes of ZooKeeper, or a record on one host, with a clock of its own.
 //!
 //! It loses nothing and returns no errors; the network and the faults do.
 
@@ -39,6 +39,9 @@ pub enum Kind {
     /// An object in a bucket: the same, but it notifies nobody, and may answer that another request was
     /// being served.
     Bucket,
+    /// A document of MongoDB: the same as an object, of which a primary that steps down may deny a write that
+    /// it has done.
+    Document,
     /// Two keys of etcd: a claim under a lease that the cluster counts, and a record.
     Cluster,
     /// A row of PostgreSQL: a claim until a time of the server's clock, and a record.
@@ -57,7 +60,7 @@ pub enum Kind {
 impl Kind {
     /// Returns whether observers measure the time, of one value that is compared and set.
     pub fn is_observed(self) -> bool {
-        matches!(self, Self::Object | Self::Bucket)
+        matches!(self, Self::Object | Self::Bucket | Self::Document)
     }
 
     /// Returns whether it notifies standbys of changes.
@@ -184,7 +187,7 @@ impl Store {
     pub fn most_requests(&self, op: &Op) -> u64 {
         match (self.kind, op) {
             (_, Op::Acquire(_)) => self.requests_of_bid(),
-            (Kind::Object | Kind::Bucket | Kind::Session | Kind::Ensemble, _) => 2,
+            (Kind::Object | Kind::Bucket | Kind::Session | Kind::Ensemble | Kind::Document, _) => 2,
             // With the read, the grant and two attempts of a renewal.
             (Kind::Cluster, _) => 4,
             _ => 1,
@@ -199,7 +202,7 @@ impl Store {
             Kind::Cluster => 6,
             // With the session, and the end of one that came too late.
             Kind::Session => 4,
-            Kind::Object | Kind::Bucket => 3,
+            Kind::Object | Kind::Bucket | Kind::Document => 3,
             Kind::Ensemble => 2,
             Kind::Host | Kind::Row | Kind::Keys => 1,
         }
@@ -217,7 +220,7 @@ impl Store {
                 Rules { longest_lease: Some(Duration::from_secs(60)), missing_is_free: false }
             }
             Kind::Object
-            | Kind::Bucket
+            | Kind::Bucket | Kind::Document
             | Kind::Cluster
             | Kind::Row
             | Kind::Keys
@@ -262,7 +265,7 @@ impl Store {
     /// Returns whether this lease is held, and not breaking.
     pub fn is_leased_to(&self, lease: LeaseId) -> bool {
         match self.kind {
-            Kind::Object | Kind::Bucket => return self.stands(lease),
+            Kind::Object | Kind::Bucket | Kind::Document => return self.stands(lease),
             Kind::Cluster => return self.claims(lease),
             Kind::Row | Kind::Keys => return self.has_row(lease),
             Kind::Session => return self.has_lock(lease),
@@ -324,7 +327,9 @@ impl Store {
     /// Returns the acquisition that a notice names as the holder.
     pub fn held_by(&mut self, now: Instant) -> Option<Nonce> {
         match self.kind {
-            Kind::Object | Kind::Bucket => self.standing.as_ref().and_then(Standing::named),
+            Kind::Object | Kind::Bucket | Kind::Document => {
+                self.standing.as_ref().and_then(Standing::named)
+            }
             Kind::Cluster => self.cluster.claim.and_then(|it| it.nonce),
             Kind::Row | Kind::Keys => self.live(self.time(now)).and_then(|it| it.nonce),
             Kind::Session => self.key.lock.and_then(|it| it.nonce),
@@ -337,7 +342,9 @@ impl Store {
     pub fn is_leased(&mut self, now: Instant) -> bool {
         let time = self.time(now);
         match self.kind {
-            Kind::Object | Kind::Bucket => self.standing.as_ref().is_some_and(|it| time < it.until),
+            Kind::Object | Kind::Bucket | Kind::Document => {
+                self.standing.as_ref().is_some_and(|it| time < it.until)
+            }
             Kind::Cluster => self.cluster.claim.is_some_and(|it| time < it.counted.deleted),
             Kind::Row | Kind::Keys => self.live(time).is_some(),
             Kind::Session => self.is_kept(time),
@@ -372,7 +379,9 @@ impl Store {
     ) -> Step {
         let time = self.time(now);
         match self.kind {
-            Kind::Object | Kind::Bucket => return self.step_object(op, stage, time, wrote),
+            Kind::Object | Kind::Bucket | Kind::Document => {
+                return self.step_object(op, stage, time, wrote);
+            }
             Kind::Cluster => return self.step_cluster(op, stage, time, wrote),
             Kind::Row | Kind::Keys => return self.step_row(op, time, wrote),
             Kind::Session => return self.step_key(op, stage, time, wrote),

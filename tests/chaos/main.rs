@@ -11,6 +11,7 @@ mod etcd;
 mod gcs;
 mod listener;
 mod log;
+mod mongodb;
 mod network;
 mod on_server;
 mod peers;

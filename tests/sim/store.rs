@@ -20,7 +20,7 @@ struct Simulated<const KIND: usize>(SimulatedLock);
 const KINDS: [Kind; 7] =
     [Kind::Blob, Kind::Host, Kind::Cluster, Kind::Row, Kind::Keys, Kind::Session, Kind::Ensemble];
 
-const OBSERVED: [Kind; 2] = [Kind::Object, Kind::Bucket];
+const OBSERVED: [Kind; 3] = [Kind::Object, Kind::Bucket, Kind::Document];
 
 impl<const KIND: usize> Harness for Simulated<KIND> {
     const LEASE: Duration = Duration::from_secs(15);

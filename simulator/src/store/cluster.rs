@@ -338,7 +338,9 @@ impl Store {
             // Twice the TTL, and the lock-delay.
             Kind::Session => lease * 2,
             Kind::Ensemble => super::ensemble::latest(lease),
-            Kind::Blob | Kind::Object | Kind::Bucket | Kind::Host => Duration::ZERO,
+            Kind::Blob | Kind::Object | Kind::Bucket | Kind::Document | Kind::Host => {
+                Duration::ZERO
+            }
         }
     }
 

@@ -21,7 +21,9 @@ impl Store {
     pub fn break_lease(&mut self, period: Option<Duration>, now: Instant) -> BreakOutcome {
         let time = self.time(now);
         match self.kind {
-            Kind::Object | Kind::Bucket => return self.break_object(period.is_some(), time),
+            Kind::Object | Kind::Bucket | Kind::Document => {
+                return self.break_object(period.is_some(), time);
+            }
             Kind::Cluster => return self.break_claim(period.is_some(), time),
             Kind::Row | Kind::Keys => return self.break_row(period.is_some(), time),
             Kind::Session => return self.break_lock(period.is_some(), time),
@@ -49,7 +51,7 @@ impl Store {
             Kind::Row | Kind::Keys => return self.take_row(number, None, false, self.time(now)),
             Kind::Session => return self.take_lock(number, None, false, self.time(now)),
             Kind::Ensemble => return self.take_session(number, None, false, self.time(now)),
-            Kind::Blob | Kind::Object | Kind::Bucket | Kind::Host => (),
+            Kind::Blob | Kind::Object | Kind::Bucket | Kind::Document | Kind::Host => (),
         }
         if let Some(length) = self.standing.as_ref().map(|it| it.length) {
             self.take_object(number, length, false, self.time(now));
@@ -64,7 +66,9 @@ impl Store {
     pub fn take_by_other(&mut self, number: u64, length: Duration, now: Instant) {
         let time = self.time(now);
         match self.kind {
-            Kind::Object | Kind::Bucket => return self.take_object(number, length, true, time),
+            Kind::Object | Kind::Bucket | Kind::Document => {
+                return self.take_object(number, length, true, time);
+            }
             Kind::Cluster => return self.take_claim(number, Some(length), true, time),
             Kind::Row | Kind::Keys => return self.take_row(number, Some(length), true, time),
             Kind::Session => return self.take_lock(number, Some(length), true, time),
@@ -94,7 +98,7 @@ impl Store {
     /// stepped.
     pub fn touch(&mut self, now: Instant) {
         match self.kind {
-            Kind::Object | Kind::Bucket if self.exists => self.touched(),
+            Kind::Object | Kind::Bucket | Kind::Document if self.exists => self.touched(),
             Kind::Cluster => self.promote(self.time(now)),
             Kind::Row | Kind::Keys => self.fail_over(),
             Kind::Session => self.disturb(self.time(now)),

@@ -44,6 +44,8 @@ pub struct Role {
     pub is_primary: bool,
     /// The primary that it names.
     pub primary: Option<String>,
+    /// Whether a majority acknowledges its writes; what is written without one is rolled back.
+    pub has_majority: bool,
     /// Whether it says that it is MongoDB.
     pub is_mongodb: bool,
     /// Whether the user may do nothing.
@@ -85,6 +87,7 @@ impl Front {
             is_member: true,
             is_primary: true,
             primary: Some(format!("127.0.0.1:{port}")),
+            has_majority: true,
             is_mongodb: true,
             denies: false,
         };
@@ -247,6 +250,16 @@ impl Shared {
         if let Some(Fault::Code(code)) = fault {
             return Some(failure(code, "of the test"));
         }
+        if !role.has_majority {
+            let longest = command.get_i64("maxTimeMS").unwrap_or(1_000).unsigned_abs();
+            std::thread::sleep(Duration::from_millis(longest));
+            return Some(match command.contains_key("find") {
+                true => failure(50, "MaxTimeMSExpired"),
+                false => {
+                    doc! {"n": 1, "nModified": 1, "ok": 1.0, "writeConcernError": unacknowledged()}
+                }
+            });
+        }
         let mut answer = self.forward(command, server)?;
         if role.is_member {
             let now = time::OffsetDateTime::now_utc().unix_timestamp();
@@ -254,8 +267,7 @@ impl Shared {
             answer.insert("operationTime", Timestamp { time, increment: 1 });
         }
         if fault == Some(Fault::Unacknowledged) {
-            let error = doc! {"code": 64, "codeName": "WriteConcernTimeout", "errmsg": "waiting for replication timed out"};
-            answer.insert("writeConcernError", error);
+            answer.insert("writeConcernError", unacknowledged());
         }
         Some(answer)
     }
@@ -324,6 +336,10 @@ impl Stream {
             of(1).and_then(|it| it.get_document("$match").ok()?.get_str("documentKey._id").ok());
         Self { id: only.expect("a document").to_owned(), read }
     }
+}
+
+fn unacknowledged() -> Document {
+    doc! {"code": 64, "codeName": "WriteConcernTimeout", "errmsg": "waiting for replication timed out"}
 }
 
 fn cursor(batch: &str, events: Vec<Document>) -> Document {

@@ -1,0 +1,109 @@
+//! Faults of a stand-in for MongoDB, with real candidates: the server is killed and stopped, is without a
+//! majority, fails over, answers break off, the disk is full, rights are taken away, certificates are
+//! replaced. Fault 46.
+
+use testkit::faults::half_answer::HalfAnswer;
+use testkit::faults::small_disk::SmallDisk;
+use testkit::mongodb::front::{Front, Users};
+use testkit::mongodb::server::{MongoServer, USER, store, variables};
+use testkit::processes::cluster::{Cluster, Timings};
+
+use std::cell::{Cell, RefCell};
+use std::time::Duration;
+
+use rustix::process::Signal;
+
+use super::on_server::{
+    LONG, compete, keeps_its_term, outlasts, outlasts_taken_rights, outlasts_two_leases,
+    survives_half_answers,
+};
+
+/// A lease with a margin of two seconds, and a renew-deadline for a busy machine.
+const ON_MONGODB: Timings = Timings {
+    lease_duration: Duration::from_secs(8),
+    renew_deadline: Duration::from_secs(6),
+    retry_period: Duration::from_millis(500),
+    request_timeout: Duration::from_millis(1_500),
+};
+
+fn on(server: &MongoServer) -> Cluster {
+    compete(server.arguments(), server.variables(), ON_MONGODB, &["a", "b", "c"])
+}
+
+#[test]
+fn fault_46_mongodb_is_killed_and_restarted() {
+    let server = RefCell::new(MongoServer::start());
+    let cluster = on(&server.borrow());
+    outlasts(cluster, || server.borrow_mut().process.kill(), || server.borrow_mut().restart());
+}
+
+#[test]
+fn fault_46_mongodb_is_stopped_for_two_leases() {
+    let server = MongoServer::start();
+    let go_on = || {
+        server.signal(Signal::CONT);
+        server.becomes_ready();
+    };
+    outlasts_two_leases(on(&server), &ON_MONGODB, || server.signal(Signal::STOP), go_on);
+}
+
+/// Its writes are done on the primary alone, which says so, and are rolled back.
+#[test]
+fn fault_46_a_primary_of_mongodb_without_a_majority_grants_nothing() {
+    let server = MongoServer::start();
+    let has = |majority| server.front.change(|it| it.has_majority = majority);
+    outlasts_two_leases(on(&server), &ON_MONGODB, || has(false), || has(true));
+}
+
+#[test]
+fn fault_46_mongodb_fails_over_and_the_leader_keeps_its_term() {
+    let server = MongoServer::start();
+    let other = Front::before(server.port, Users::Password(USER.0, USER.1.to_owned()));
+    let ports = [server.front.port, other.port];
+    let is_other = Cell::new(false);
+    let fail_over = || {
+        is_other.set(!is_other.get());
+        let primary = format!("127.0.0.1:{}", ports[usize::from(is_other.get())]);
+        for (front, is_primary) in [(&server.front, !is_other.get()), (&other, is_other.get())] {
+            front.change(|it| (it.is_primary, it.primary) = (is_primary, Some(primary.clone())));
+        }
+    };
+    other.change(|it| it.is_primary = false);
+    keeps_its_term(compete(store(&ports), variables(), LONG, &["a", "b", "c"]), fail_over);
+}
+
+#[test]
+fn fault_46_connections_to_mongodb_are_reset_half_way_through_an_answer() {
+    let server = MongoServer::start();
+    // Each new connection would sign in, which takes a debug build long.
+    server.front.change(|it| it.users = Users::All);
+    // The answer to a replacement has 83 bytes.
+    let proxy = HalfAnswer::before(server.front.port, b"\x53\0\0\0");
+    let cluster = compete(store(&[proxy.port]), Vec::new(), LONG, &["a", "b"]);
+    survives_half_answers(cluster, &proxy, 5);
+}
+
+#[test]
+fn fault_46_the_disk_of_mongodb_is_full() {
+    let disk = SmallDisk::new(4_096);
+    let server = RefCell::new(MongoServer::on(disk.path()));
+    let cluster = on(&server.borrow());
+    let empty = || {
+        disk.empty();
+        server.borrow_mut().restart();
+    };
+    outlasts(cluster, || disk.fill(), empty);
+}
+
+#[test]
+fn fault_46_rights_are_taken_away_in_mongodb_while_leading() {
+    let server = MongoServer::start();
+    let denies = |denied| server.front.change(|it| it.denies = denied);
+    outlasts_taken_rights(on(&server), || denies(true), || denies(false), &[USER.1]);
+}
+
+#[test]
+fn fault_46_certificates_of_mongodb_are_replaced_while_leading() {
+    let server = MongoServer::secured();
+    keeps_its_term(on(&server), || server.replace_certificates());
+}
