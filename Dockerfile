@@ -37,6 +37,9 @@ RUN . /across && mkdir src simulator/src testkit/src \
     && touch src/lib.rs src/main.rs simulator/src/lib.rs testkit/src/lib.rs \
     && cargo fetch --locked --target "$CARGO_BUILD_TARGET"
 
+# Stores that the default build leaves out: `--build-arg FEATURES=mongodb` makes the image tenure-full.
+ARG FEATURES=
+
 # Compiled, they stay in a cache beside the layers. Our own sources are never taken from it: cargo
 # goes by their dates, and those of a checkout may be older than what another one left there.
 # Static, with the libc that the tests run with: it reads /etc/hosts and asks name servers by itself.
@@ -45,7 +48,7 @@ RUN --mount=type=cache,id=tenure-target,target=/build/target,sharing=locked \
     set -eu; . /across; \
     find src -type f -exec touch {} +; \
     export RUSTFLAGS="-C target-feature=+crt-static -C linker=$TARGET_CC --remap-path-prefix=$CARGO_HOME/registry/src=crates"; \
-    cargo build --release --locked --offline --bin tenure; \
+    cargo build --release --locked --offline --bin tenure --features "$FEATURES"; \
     install -D "target/$CARGO_BUILD_TARGET/release/tenure" /image/tenure
 
 # With one date for all, the last stage's only layer depends on its content alone.

@@ -112,7 +112,7 @@ const IN_CHARTS: &[(&str, &str, &str, &str)] = &[
     (
         "store",
         "",
-        "^(kubernetes|azure|consul|etcd|postgres|redis|[a-z][a-z0-9]*:.*)$",
+        "^(kubernetes|azure|consul|etcd|mongodb|postgres|redis|[a-z][a-z0-9]*:.*)$",
         "Null: the value `store` of the chart",
     ),
     ("azure-blob-prefix", "", "^[A-Za-z0-9._/-]*$", BLOB_PREFIX),

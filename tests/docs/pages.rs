@@ -137,6 +137,15 @@ fn the_commands_of_the_page_on_postgres_work_as_described() {
 }
 
 #[test]
+fn the_commands_of_the_page_on_mongodb_work_as_described() {
+    let server = testkit::mongodb::server::MongoServer::start();
+    let blocks = blocks("stores/mongodb.md");
+    assert_eq!(blocks.len(), 1);
+    let address = format!("127.0.0.1:{}/app", server.front.port);
+    run(&blocks[0], &[("127.0.0.1/app", &address)]);
+}
+
+#[test]
 fn the_commands_of_the_page_on_redis_work_as_described() {
     let server = testkit::redis::server::RedisServer::start();
     let blocks = blocks("stores/redis.md");

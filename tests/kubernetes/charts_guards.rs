@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use manifests::{assert_valid, helm, place, text, try_render};
 use tenure::config::{Kind, SETTINGS, Verb};
-use values::{azure, consul, etcd, gcs, port, postgres, redis, s3, with, zookeeper};
+use values::{azure, consul, etcd, gcs, mongodb, port, postgres, redis, s3, with, zookeeper};
 
 fn refusal(values: &Value) -> String {
     match try_render(values) {
@@ -26,6 +26,7 @@ fn guarded() -> Vec<(Value, &'static str)> {
         of_the_store(),
         of_consul(),
         of_etcd(),
+        of_mongodb(),
         of_postgres(),
         of_redis(),
         of_s3(),
@@ -141,6 +142,30 @@ fn of_s3() -> Vec<(Value, &'static str)> {
         (
             with(s3(), json!({"s3": {"tlsSecret": "ca"}, "election": {"storeCaFile": "/ca.crt"}})),
             "s3.tlsSecret is ca, and election.storeCaFile, storeCert or storeKey is set",
+        ),
+    ]
+}
+
+fn of_mongodb() -> Vec<(Value, &'static str)> {
+    vec![
+        (
+            with(mongodb(), json!({"mongodb": {"hosts": []}})),
+            "mongodb.hosts is empty, and store is mongodb: set it to the members",
+        ),
+        (
+            with(mongodb(), json!({"mongodb": {"database": ""}})),
+            "mongodb.database is empty, and store is mongodb: set it to the name",
+        ),
+        (
+            with(mongodb(), json!({"mongodb": {"tlsSecret": ""}})),
+            "mongodb.clientCertificate is true, and mongodb.tlsSecret is empty",
+        ),
+        (
+            with(
+                mongodb(),
+                json!({"sidecar": {"image": {"repository": "ghcr.io/tenure-dev/tenure"}}}),
+            ),
+            "store is mongodb, and sidecar.image.repository is ghcr.io/tenure-dev/tenure, which does not have it",
         ),
     ]
 }
@@ -507,7 +532,7 @@ fn of_the_labels_and_variables() -> Vec<(Value, &'static str)> {
         (
             json!({"sidecar": {"env": [{"name": "TENURE_LOG_LEVEL", "value": "debug"}]}}),
             "sidecar.env has TENURE_LOG_LEVEL, which the chart sets: remove it, and set the value \
-             under election, azure, consul, etcd, postgres, redis, s3, gcs or zookeeper",
+             under election, azure, consul, etcd, mongodb, postgres, redis, s3, gcs or zookeeper",
         ),
         (
             json!({"sidecar": {"env": [{"name": "POD_NAME", "value": "x"}]}}),

@@ -112,6 +112,7 @@ fn the_examples_on_servers_have_their_secrets_and_need_no_rights() {
     for (example, store, credentials) in [
         ("worker-on-consul", "consul://consul-server.consul:8501/", "worker-consul"),
         ("worker-on-etcd", "etcd://etcd-0.etcd:2379,", "worker-etcd"),
+        ("worker-on-mongodb", "mongodb://db-0.db,", "worker-db"),
         ("worker-on-postgres", "postgres://db-0.db,", "worker-db"),
         ("worker-on-redis", "redis://redis-0.redis,", "worker-redis"),
         ("worker-on-s3", "s3://leases/team", "worker-s3"),

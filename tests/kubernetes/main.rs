@@ -10,6 +10,7 @@ mod charts_etcd;
 mod charts_gcs;
 mod charts_guards;
 mod charts_made;
+mod charts_mongodb;
 mod charts_moved;
 mod charts_names;
 mod charts_platforms;

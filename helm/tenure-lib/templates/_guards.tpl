@@ -20,6 +20,17 @@
 {{- if and (eq ($e.store | default .Values.store) "etcd") (not .Values.etcd.endpoints) -}}
   {{- fail "etcd.endpoints is empty, and store is etcd: set it to the addresses of the members, such as etcd-0.etcd:2379" -}}
 {{- end -}}
+{{- if eq ($e.store | default .Values.store) "mongodb" -}}
+  {{- if not .Values.mongodb.hosts -}}
+    {{- fail "mongodb.hosts is empty, and store is mongodb: set it to the members of the replica set, such as db-0.db:27017" -}}
+  {{- end -}}
+  {{- if not .Values.mongodb.database -}}
+    {{- fail "mongodb.database is empty, and store is mongodb: set it to the name of the database" -}}
+  {{- end -}}
+{{- end -}}
+{{- if and (eq $kind "mongodb") (eq .Values.sidecar.image.repository "ghcr.io/tenure-dev/tenure") -}}
+  {{- fail "store is mongodb, and sidecar.image.repository is ghcr.io/tenure-dev/tenure, which does not have it: set it to ghcr.io/tenure-dev/tenure-full" -}}
+{{- end -}}
 {{- if eq ($e.store | default .Values.store) "postgres" -}}
   {{- if not .Values.postgres.hosts -}}
     {{- fail "postgres.hosts is empty, and store is postgres: set it to the addresses of the server and its standbys, such as db-0.db:5432" -}}
@@ -48,7 +59,7 @@
 {{- if and (eq ($e.store | default .Values.store) "zookeeper") (not .Values.zookeeper.servers) -}}
   {{- fail "zookeeper.servers is empty, and store is zookeeper: set it to the addresses of the ensemble, such as zk-0.zk:2281" -}}
 {{- end -}}
-{{- range $name := list "consul" "etcd" "postgres" "redis" "s3" "zookeeper" -}}
+{{- range $name := list "consul" "etcd" "mongodb" "postgres" "redis" "s3" "zookeeper" -}}
   {{- $servers := get $.Values $name -}}
   {{- if and $servers.clientCertificate (not $servers.tlsSecret) -}}
     {{- fail (printf "%s.clientCertificate is true, and %s.tlsSecret is empty: set it to the Secret with tls.crt and tls.key" $name $name) -}}
@@ -90,7 +101,7 @@
 {{- range include "tenure.env" . | fromYamlArray -}}{{- $own = append $own .name -}}{{- end -}}
 {{- range .Values.sidecar.env -}}
   {{- if has .name $own -}}
-    {{- fail (printf "sidecar.env has %s, which the chart sets: remove it, and set the value under election, azure, consul, etcd, postgres, redis, s3, gcs or zookeeper" .name) -}}
+    {{- fail (printf "sidecar.env has %s, which the chart sets: remove it, and set the value under election, azure, consul, etcd, mongodb, postgres, redis, s3, gcs or zookeeper" .name) -}}
   {{- end -}}
 {{- end -}}
 {{- include "tenure.guards.tls" . -}}

@@ -18,9 +18,10 @@ kubernetes:{{ include "tenure.leaseNamespace" . }}/{{ include "tenure.leaseName"
 {{- else if eq $kind "s3" -}}
 {{ $url }}/{{ $settings.election }}
 {{- with $settings.s3Endpoint }} at {{ . }}{{ end -}}
-{{- else if has $kind (list "consul" "etcd" "postgres" "redis" "zookeeper") -}}
+{{- else if has $kind (list "consul" "etcd" "mongodb" "postgres" "redis" "zookeeper") -}}
 {{- /* The other members, standbys and replicas may change. */ -}}
 {{ regexReplaceAll "^([a-z]+://[^,/]*),[^/]*" $url "${1}" }}/
+{{- if eq $kind "mongodb" }}{{ $settings.mongodbCollection }}/{{ end }}
 {{- if eq $kind "postgres" }}{{ $settings.postgresTable }}/{{ end }}
 {{- $settings.election }}
 {{- else -}}

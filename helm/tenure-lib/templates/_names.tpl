@@ -82,6 +82,12 @@ azure://{{ .Values.azure.storageAccount }}/{{ .Values.azure.container }}
 consul://{{ join "," .Values.consul.addresses }}/{{ .Values.consul.prefix | default (printf "tenure/%s" .Release.Namespace) }}
 {{- else if eq $store "etcd" -}}
 etcd://{{ join "," .Values.etcd.endpoints }}/{{ .Values.etcd.prefix | default (printf "tenure/%s" .Release.Namespace) }}
+{{- else if eq $store "mongodb" -}}
+{{- $hosts := list -}}
+{{- range .Values.mongodb.hosts -}}
+{{- $hosts = append $hosts (regexMatch ":[0-9]+$" . | ternary . (printf "%s:27017" .)) -}}
+{{- end -}}
+mongodb://{{ join "," $hosts }}/{{ .Values.mongodb.database }}
 {{- else if eq $store "postgres" -}}
 {{- $hosts := list -}}
 {{- range .Values.postgres.hosts -}}
@@ -108,7 +114,7 @@ zookeeper://{{ join "," .Values.zookeeper.servers }}/{{ .Values.zookeeper.path |
 {{/* The values of the servers that keep the lease, as YAML; empty for other stores. */}}
 {{- define "tenure.servers" -}}
 {{- $kind := include "tenure.storeKind" . -}}
-{{- if has $kind (list "consul" "etcd" "postgres" "redis" "s3" "zookeeper") -}}
+{{- if has $kind (list "consul" "etcd" "mongodb" "postgres" "redis" "s3" "zookeeper") -}}
 {{- toYaml (get .Values $kind) -}}
 {{- else if eq $kind "gs" -}}
 {{- toYaml .Values.gcs -}}

@@ -17,6 +17,7 @@
 {{- $_ := set $it "tlsClientCa" (printf "/run/tenure-tls/%s" $.Values.tls.caKey) -}}
 {{- end -}}
 {{- end -}}
+{{- if ne (include "tenure.storeKind" .) "mongodb" -}}{{- $it = omit $it "mongodbCollection" "mongodbAuthSource" "mongodbCompatible" -}}{{- end -}}
 {{- if ne (include "tenure.storeKind" .) "postgres" -}}{{- $_ := unset $it "postgresTable" -}}{{- end -}}
 {{- if ne (include "tenure.storeKind" .) "s3" -}}{{- $it = omit $it "s3Endpoint" "s3Region" "s3PathStyle" -}}{{- end -}}
 {{- $servers := include "tenure.servers" . | fromYaml -}}

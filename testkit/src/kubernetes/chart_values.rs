@@ -58,6 +58,21 @@ pub fn gcs() -> Value {
     })
 }
 
+/// Returns values for a lease in MongoDB, with a password, TLS and a client certificate.
+pub fn mongodb() -> Value {
+    json!({
+        "store": "mongodb",
+        "mongodb": {
+            "hosts": ["db-0.db", "db-1.db:27018"],
+            "database": "app",
+            "credentialsSecret": "orders-db",
+            "tlsSecret": "orders-db-tls",
+            "clientCertificate": true,
+        },
+        "sidecar": {"image": {"repository": "ghcr.io/tenure-dev/tenure-full"}},
+    })
+}
+
 /// Returns values for a lease in a bucket, with a role.
 pub fn s3() -> Value {
     json!({
