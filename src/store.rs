@@ -38,7 +38,8 @@ pub mod gcs;
     feature = "consul",
     feature = "etcd",
     feature = "gcs",
-    feature = "mongodb", feature = "s3",
+    feature = "mongodb",
+    feature = "s3",
     feature = "zookeeper"
 ))]
 mod json;
@@ -57,7 +58,8 @@ mod renewed;
 pub mod s3;
 #[cfg(any(
     feature = "consul",
-    feature = "etcd", feature = "mongodb",
+    feature = "etcd",
+    feature = "mongodb",
     feature = "postgres",
     feature = "redis",
     feature = "s3",
@@ -235,17 +237,13 @@ pub fn open(settings: &Settings) -> anyhow::Result<Arc<dyn LeaseAdmin>> {
 /// Returns everything that is wrong with them.
 #[cfg(any(
     feature = "consul",
-    
     feature = "etcd",
     feature = "gcs",
-    feature
-    = "mongodb",
+    feature = "mongodb",
     feature = "postgres",
-    feature
-    = "redis",
+    feature = "redis",
     feature = "s3",
     feature = "zookeeper"
-
 ))]
 fn load_tls(files: &crate::config::StoreTls) -> anyhow::Result<crate::tls::ClientTls> {
     crate::tls::ClientTls::load(files.own.as_ref(), files.ca_file.as_deref()).map_err(|faults| {

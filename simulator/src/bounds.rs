@@ -307,7 +307,8 @@ impl World<'_> {
             (
                 Kind::Object
                 | Kind::Bucket
-                | Kind::Document | Kind::Cluster
+                | Kind::Document
+                | Kind::Cluster
                 | Kind::Row
                 | Kind::Keys
                 | Kind::Session

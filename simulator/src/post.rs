@@ -239,8 +239,7 @@ impl World<'_> {
             Kind::Blob
             | Kind::Object
             | Kind::Bucket
-            |
-            Kind::Document
+            | Kind::Document
             | Kind::Cluster
             | Kind::Row
             | Kind::Session

@@ -83,7 +83,7 @@ impl Scenario {
     pub fn draw(seed: u64) -> Self {
         let mut rng = Rng::with_seed(seed);
         let faithful = rng.u8(..10) < 8;
-        let store = match rng.u8(..15) {
+        let store = match rng.u8(..17) {
             0..=1 => Kind::Blob,
             2..=3 => Kind::Object,
             4..=5 => Kind::Cluster,
@@ -92,7 +92,7 @@ impl Scenario {
             8..=9 => Kind::Bucket,
             10..=11 => Kind::Session,
             12..=13 => Kind::Ensemble,
-            10..=11 => Kind::Document,
+            14..=15 => Kind::Document,
             _ => Kind::Host,
         };
         let scale = Scale::draw(&mut rng, store);
@@ -120,11 +120,9 @@ impl Scenario {
             Kind::Blob
             | Kind::Object
             | Kind::Bucket
-            |
-            Kind::Document
+            | Kind::Document
             | Kind::Cluster
-            |
-            Kind::Session
+            | Kind::Session
             | Kind::Ensemble
             | Kind::Host => 0,
         };

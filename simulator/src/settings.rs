@@ -69,8 +69,8 @@ impl Scale {
         };
         let unit = if matches!(
             self.store,
-            Kind::Host | Kind::Row | Kind::Keys | Kind::Bucket | Kind::Ensemble
-         | Kind::Document) {
+            Kind::Host | Kind::Row | Kind::Keys | Kind::Bucket | Kind::Ensemble | Kind::Document
+        ) {
             MILLI
         } else {
             SECOND

@@ -220,7 +220,8 @@ impl Store {
                 Rules { longest_lease: Some(Duration::from_secs(60)), missing_is_free: false }
             }
             Kind::Object
-            | Kind::Bucket | Kind::Document
+            | Kind::Bucket
+            | Kind::Document
             | Kind::Cluster
             | Kind::Row
             | Kind::Keys

@@ -226,8 +226,8 @@ impl Reader<'_> {
         let in_postgres = matches!(store, Some(StoreUrl::Postgres { .. }));
         let in_s3 = matches!(store, Some(StoreUrl::S3 { .. }));
         let in_mongodb = matches!(store, Some(StoreUrl::Mongo { .. }));
-        let with_certificate =
-            in_postgres || in_mongodb
+        let with_certificate = in_postgres
+            || in_mongodb
             || matches!(
                 store,
                 Some(
@@ -238,12 +238,11 @@ impl Reader<'_> {
                 )
             );
         let no_certificate =
-            "the store is none of consul:, etcd:,, postgres:, redis: and zookeeper:";
+            "the store is none of consul:, etcd:, mongodb:, postgres:, redis: and zookeeper:";
         let no_mongodb = "the store is not mongodb:";
         let in_gcs = matches!(store, Some(StoreUrl::Gcs { .. }));
         let on_servers = in_s3 || in_gcs || with_certificate;
-        let no_servers =
-            "the store is none of consul:, etcd:, mongodb:, postgres:, redis:, s3:, gs: and zookeeper:";
+        let no_servers = "the store is none of consul:, etcd:, mongodb:, postgres:, redis:, s3:, gs: and zookeeper:";
         let no_s3 = "the store is not s3:";
         for (subject, used, why) in [
             ("azure-endpoint", in_azure, no_azure),

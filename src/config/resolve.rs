@@ -237,14 +237,11 @@ impl Reader<'_> {
         let servers = match &url {
             Some(Some(
                 StoreUrl::Consul { addresses, .. }
-                | 
-                StoreUrl::Etcd { addresses, .. }
-                |
-                StoreUrl::Mongo { addresses, .. }
+                | StoreUrl::Etcd { addresses, .. }
+                | StoreUrl::Mongo { addresses, .. }
                 | StoreUrl::Postgres { addresses, .. }
                 | StoreUrl::Redis { addresses, .. }
                 | StoreUrl::Zookeeper { addresses, .. },
-            ,
             )) => Some(addresses.as_slice()),
             _ => None,
         };

@@ -147,9 +147,6 @@ const KINDS: &str = "file:///DIRECTORY, azure://ACCOUNT/CONTAINER, kubernetes:[N
                      mongodb://HOST:PORT/DATABASE, \
                      zookeeper://HOST:PORT/PATH or memory:";
 
-/// Schemes of planned stores, to tell an unsupported store from a misspelling.
-const PLANNED: [&str; 1] = ["mongodb"];
-
 /// Whether this build has the store `consul:`.
 const HAS_CONSUL: bool = cfg!(feature = "consul");
 
@@ -233,10 +230,6 @@ fn absent(scheme: &str, feature: &str, build: &str) -> Problem {
 }
 
 fn unsupported(scheme: &str, rest: &str) -> Problem {
-    if PLANNED.contains(&scheme) {
-        let problem = format!("names the store {scheme}:, which this version does not support");
-        return Problem::new(problem, format!("write {KINDS}"));
-    }
     let host = rest.trim_start_matches('/').split(['/', '?']).next().unwrap_or_default();
     if let Some(account) = host.split_once(".blob.").map(|(account, _)| account)
         && is_account(account)
@@ -264,7 +257,8 @@ fn unsupported(scheme: &str, rest: &str) -> Problem {
             "etcd",
             "postgres",
             "redis",
-            "memory", "mongodb",
+            "memory",
+            "mongodb",
             "s3",
             "zookeeper",
         ]

@@ -128,7 +128,7 @@ pub const SETTINGS: &[Setting] = &[
         kind: Kind::Path,
         otherwise: "those of the system",
         help: "File with the CA certificates that authenticate the servers of `consul:`, `etcd:`, `mongodb:`, `postgres:`, `redis:`, `s3:`, `gs:` and `zookeeper:`, read \
-               again when it changes; for `consul:`, `etcd:`, `postgres:`, `redis:`, `mongodb:` and `zookeeper:` on loopback it asks for TLS",
+               again when it changes; for `consul:`, `etcd:`, `mongodb:`, `postgres:`, `redis:` and `zookeeper:` on loopback it asks for TLS",
         ..STORE
     },
     Setting {

@@ -9,8 +9,8 @@ use super::environment::{Environment, OURS_ALONE};
 use super::store_url::StoreUrl;
 use super::table::{
     AWS_CREDENTIALS, AZURE_CREDENTIALS, CONSUL_CREDENTIALS, ETCD_CREDENTIALS, Kind,
-    POSTGRES_CREDENTIALS, MONGODB_CREDENTIALS,
-    REDIS_CREDENTIALS, SETTINGS, Setting, ZOOKEEPER_CREDENTIALS,
+    MONGODB_CREDENTIALS, POSTGRES_CREDENTIALS, REDIS_CREDENTIALS, SETTINGS, Setting,
+    ZOOKEEPER_CREDENTIALS,
 };
 
 /// The secrets with which Azure's managed identity is asked for tokens, where it has any.

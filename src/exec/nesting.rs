@@ -26,12 +26,11 @@ pub fn mark(settings: &Settings) -> Option<String> {
         StoreSettings::S3(it) => format!("{}/{}", it.url, it.key()),
         StoreSettings::Gcs(it) => format!("{}{}/{}", it.server, it.bucket, it.name()),
         StoreSettings::Consul(_)
-        | StoreSettings::Etcd(_) | StoreSettings::Mongo(_)
+        | StoreSettings::Etcd(_)
+        | StoreSettings::Mongo(_)
         | StoreSettings::Postgres(_)
         | StoreSettings::Redis(_)
-        | StoreSettings::Zookeeper(_) => {
-            settings.store.to_string()
-        }
+        | StoreSettings::Zookeeper(_) => settings.store.to_string(),
     })
 }
 

@@ -42,7 +42,12 @@ fn drawn_settings_are_accepted() {
             Kind::Object => assert!(is_whole && lease.as_secs() >= 1, "{lease:?}"),
             Kind::Cluster => assert!(is_whole && lease.as_secs() >= 2, "{lease:?}"),
             Kind::Session => assert!(is_whole && (10..=60).contains(&lease.as_secs()), "{lease:?}"),
-            Kind::Host | Kind::Row | Kind::Keys | Kind::Bucket | Kind::Ensemble | Kind::Document => {}
+            Kind::Host
+            | Kind::Row
+            | Kind::Keys
+            | Kind::Bucket
+            | Kind::Ensemble
+            | Kind::Document => {}
         }
     }
 }

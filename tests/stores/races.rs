@@ -4,8 +4,7 @@ use std::sync::Arc;
 
 use testkit::races::courses::{
     AzuriteCourse, ConsulCourse, Course, EtcdCourse, FileCourse, GcsCourse, MemoryCourse,
-    MongoCourse,
-    PostgresCourse, RedisCourse, S3Course, TableCourse, ZookeeperCourse,
+    MongoCourse, PostgresCourse, RedisCourse, S3Course, TableCourse, ZookeeperCourse,
 };
 use testkit::races::run::{Plan, run};
 
