@@ -218,7 +218,16 @@ fn each_setting_of_run_is_a_value_of_its_name() {
         values["election"]["kubeRoute"] = json!(mode);
         let flags = render(&values).flags();
         // These are of use to other stores alone.
-        let unused = [unused, "postgres-table", "s3-endpoint", "s3-region", "s3-path-style"];
+        let unused = [
+            unused,
+            "mongodb-collection",
+            "mongodb-auth-source",
+            "mongodb-compatible",
+            "postgres-table",
+            "s3-endpoint",
+            "s3-region",
+            "s3-path-style",
+        ];
         for setting in settings.clone().filter(|it| !unused.contains(&it.name)) {
             let value = &values["election"][camel_case(setting.name)];
             let list = if setting.is_list { value.clone() } else { json!([value]) };
