@@ -3,6 +3,8 @@
 //! A release build aborts on panic and is stripped, so nothing reads them, and they are an eighth of the
 //! binary. Cargo has no stable setting for it: `-C force-unwind-tables=no` cannot be given to one profile.
 
+#![allow(clippy::disallowed_methods, reason = "Cargo's variables, not settings")]
+
 use std::path::PathBuf;
 use std::{env, fs, io};
 

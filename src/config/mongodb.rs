@@ -7,7 +7,7 @@ use super::faults::{Problem, Warning};
 use super::reader::Reader;
 use super::secret::{self, SecretSource};
 use super::store_tls::StoreTls;
-use super::store_url::Address;
+use super::store_url::{Address, is_database};
 use super::table::MONGODB_CREDENTIALS;
 use super::values;
 
@@ -76,12 +76,6 @@ fn auth_source(text: &str) -> Result<String, Problem> {
         return Err(Problem::new(problem, "write the database that has the user, such as admin"));
     }
     Ok(text.to_owned())
-}
-
-/// Returns whether a text can name a database.
-pub(super) fn is_database(text: &str) -> bool {
-    let is_usual = |it: u8| it.is_ascii_alphanumeric() || b"_-".contains(&it);
-    (1..=63).contains(&text.len()) && text.bytes().all(is_usual)
 }
 
 impl Reader<'_> {

@@ -4,6 +4,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use url::Url;
+
 use super::azure::{self, AzureSettings};
 use super::duration;
 use super::environment::{DefaultDirectory, Environment};
@@ -234,17 +236,7 @@ impl Reader<'_> {
         let insecure = self.one("azure-insecure-http", values::switch).unwrap_or(true);
         let endpoint = self.optional("azure-endpoint", |it| azure::endpoint(it, insecure));
         let prefix = self.optional("azure-blob-prefix", values::blob_prefix);
-        let servers = match &url {
-            Some(Some(
-                StoreUrl::Consul { addresses, .. }
-                | StoreUrl::Etcd { addresses, .. }
-                | StoreUrl::Mongo { addresses, .. }
-                | StoreUrl::Postgres { addresses, .. }
-                | StoreUrl::Redis { addresses, .. }
-                | StoreUrl::Zookeeper { addresses, .. },
-            )) => Some(addresses.as_slice()),
-            _ => None,
-        };
+        let servers = url.as_ref().and_then(|it| it.as_ref()?.addresses());
         let s3 = self.s3_given(matches!(url, Some(Some(StoreUrl::S3 { .. }))));
         let plain_s3: Vec<_> = s3.plain_address().into_iter().collect();
         let tls = match &url {
@@ -291,26 +283,39 @@ impl Reader<'_> {
             Some(StoreUrl::Memory) => Some(StoreSettings::Memory),
             Some(StoreUrl::File(directory)) => Some(file(directory, false, election?)),
             Some(StoreUrl::Azure { account, container }) => {
-                let faults = &mut self.layers.faults;
-                let credential = azure::credential(&account, self.environment, faults);
-                let (proxy, no_proxy) = azure::proxy(self.environment, faults);
-                let endpoint = endpoint?.or_else(|| azure::default_endpoint(&account))?;
-                let election = election?;
-                Some(StoreSettings::Azure(Box::new(AzureSettings {
-                    endpoint,
-                    account,
-                    container,
-                    blob: match prefix? {
-                        Some(prefix) => format!("{prefix}/{election}"),
-                        None => election.to_owned(),
-                    },
-                    credential,
-                    request_timeout: request_timeout?,
-                    proxy,
-                    no_proxy,
-                })))
+                let place = (endpoint, prefix, election);
+                self.azure(account, container, place, request_timeout)
             }
         }
+    }
+
+    /// Reads the settings of Azure; the place is the endpoint, the prefix and the election.
+    fn azure(
+        &mut self,
+        account: String,
+        container: String,
+        place: (Option<Option<Url>>, Option<Option<String>>, Option<&str>),
+        request_timeout: Option<Duration>,
+    ) -> Option<StoreSettings> {
+        let (endpoint, prefix, election) = place;
+        let faults = &mut self.layers.faults;
+        let credential = azure::credential(&account, self.environment, faults);
+        let (proxy, no_proxy) = azure::proxy(self.environment, faults);
+        let endpoint = endpoint?.or_else(|| azure::default_endpoint(&account))?;
+        let election = election?;
+        Some(StoreSettings::Azure(Box::new(AzureSettings {
+            endpoint,
+            account,
+            container,
+            blob: match prefix? {
+                Some(prefix) => format!("{prefix}/{election}"),
+                None => election.to_owned(),
+            },
+            credential,
+            request_timeout: request_timeout?,
+            proxy,
+            no_proxy,
+        })))
     }
 
     fn default_store(&mut self, election: Option<&str>) -> Option<StoreSettings> {

@@ -17,6 +17,7 @@ mod redis;
 mod zookeeper;
 
 pub use address::Address;
+pub(super) use mongodb::is_database;
 
 /// The default account of Azurite.
 pub(super) const DEVELOPMENT_ACCOUNT: &str = "devstoreaccount1";
@@ -98,6 +99,26 @@ pub(super) enum StoreUrl {
     },
     /// `memory:`.
     Memory,
+}
+
+impl StoreUrl {
+    /// Returns the addresses of the servers, of a store that is named by them.
+    pub(super) fn addresses(&self) -> Option<&[Address]> {
+        match self {
+            Self::Consul { addresses, .. }
+            | Self::Etcd { addresses, .. }
+            | Self::Mongo { addresses, .. }
+            | Self::Postgres { addresses, .. }
+            | Self::Redis { addresses, .. }
+            | Self::Zookeeper { addresses, .. } => Some(addresses),
+            Self::File(_)
+            | Self::Azure { .. }
+            | Self::Kubernetes { .. }
+            | Self::S3 { .. }
+            | Self::Gcs { .. }
+            | Self::Memory => None,
+        }
+    }
 }
 
 impl fmt::Display for StoreUrl {

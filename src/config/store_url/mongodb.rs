@@ -1,7 +1,6 @@
 //! Parses the URL of a store in MongoDB: `mongodb://HOST[:PORT][,HOST[:PORT]…]/DATABASE`.
 
 use super::super::faults::Problem;
-use super::super::mongodb::is_database;
 use super::StoreUrl;
 use super::address::{self, Form};
 
@@ -41,6 +40,12 @@ pub(super) fn parse(rest: &str) -> Result<StoreUrl, Problem> {
         )),
         _ => Ok(StoreUrl::Mongo { addresses, database: database.to_owned() }),
     }
+}
+
+/// Returns whether a text can name a database.
+pub(in crate::config) fn is_database(text: &str) -> bool {
+    let is_usual = |it: u8| it.is_ascii_alphanumeric() || b"_-".contains(&it);
+    (1..=63).contains(&text.len()) && text.bytes().all(is_usual)
 }
 
 #[cfg(all(test, feature = "mongodb"))]
