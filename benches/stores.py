@@ -71,20 +71,15 @@ def on_zookeeper():
             yield lambda election: (f"zookeeper://127.0.0.1:{port}/bench",)
 
 
-STORES = {**peers.STORES, "etcd": on_etcd, "postgres": on_postgres, "s3": on_s3}
-# Measured behind the others, whose rows docs/performance.md shows.
-MORE = {"zookeeper": on_zookeeper, "redis": on_redis}
-# The rows of these come after all that docs/performance.md has.
-LATER = {"consul": on_consul}
+STORES = {**peers.STORES, "etcd": on_etcd, "postgres": on_postgres, "s3": on_s3, "consul": on_consul,
+          "redis": on_redis, "zookeeper": on_zookeeper}
 NAMES = {"file": "file:", "azurite": "Azurite", "lease": "a Lease", "etcd": "etcd", "postgres": "PostgreSQL", "s3": "S3",
-         "consul": "Consul",
-         "redis": "Redis",
-         "zookeeper": "ZooKeeper"}
+         "consul": "Consul", "redis": "Redis", "zookeeper": "ZooKeeper"}
 
 
 def measured(kind, count):
     """Returns the rows of one store."""
-    with ({**STORES | LATER), **MORE}[kind]() as store:
+    with STORES[kind]() as store:
         with contextlib.ExitStack() as stack:
             election = peers.Election(stack, store, "alone", False)
             election.add(2)
@@ -107,20 +102,15 @@ def measured(kind, count):
 def stores(count):
     heading("etcdctl lock")
     # Side by side, since all of them wait most of the time.
-    with ThreadPoolExecutor(len(STORES | LATER)) as pool:
-        *first, later = pool.map(lambda kind: measured(kind, count), STORES | LATER)
-    for it in sum(first, []):
-        row(*it)
+    with ThreadPoolExecutor(len(STORES)) as pool:
+        for shown in pool.map(lambda kind: measured(kind, count), STORES):
+            for it in shown:
+                row(*it)
     with etcd() as client:
         store = lambda election: (client.replace("http://", "etcd://") + "/bench",)
         command, environment = etcd_lock(client, "lock")
         rows("etcd: exec --once, SIGTERM to the next command", peers.commands(store, "", count),
              lock_handovers(lambda: command, count, 0.5, environment))
-    for kind in MORE:
-        for it in measured(kind, count):
-            row(*it)
-    for it in later:
-        row(*it)
     with consul() as address:
         store = lambda election: (f"consul://{address}/bench",)
         command, environment = consul_lock(address, "lock")

@@ -121,7 +121,7 @@ fn usage_errors_exit_with_2_and_help_with_0() {
     assert_eq!(run_verb(&["--help"], &[]).code, 0);
     let version = run_verb(&["--version"], &[]);
     assert_eq!(version.code, 0);
-    assert!(version.out.contains("\nstores: azure, etcd, file,"), "{}", version.out);
+    assert!(version.out.contains("\nstores: azure, consul, etcd, file,"), "{}", version.out);
 }
 
 #[test]
