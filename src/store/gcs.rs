@@ -14,7 +14,7 @@ use serde::Deserialize;
 
 use super::client::{self, Broken, Peer, StoreClient, escaped};
 use super::register::error::RegisterError;
-use super::register::{If, Register, Registered, Slot, Tagged, Written};
+use super::register::{self, If, Register, Registered, Slot, Tagged, Written};
 use super::renewed::Renewed;
 use super::{Finding, LeaseAdmin, MOST_LISTED};
 use crate::config::{GcsSettings, GoogleCredential};
@@ -191,11 +191,7 @@ impl Bucket {
         let asked = self.request(Method::GET, &path, &query, Vec::new(), &place);
         let listed: Listed = serde_json::from_slice(&asked.await?.body).unwrap_or_default();
         let names = listed.items.iter().filter_map(|it| it.name.strip_prefix(&prefix));
-        let mut names: Vec<_> =
-            names.filter(|it| !it.is_empty() && !it.ends_with(TRIAL)).map(str::to_owned).collect();
-        names.sort();
-        names.truncate(MOST_LISTED);
-        Ok(names)
+        Ok(register::elections(names))
     }
 
     fn bucket(&self) -> String {

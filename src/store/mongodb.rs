@@ -22,7 +22,7 @@ use self::errors::not_mongodb;
 use self::watching::Watching;
 use self::wire::{Commands, Stored};
 use super::register::error::RegisterError;
-use super::register::{If, Register, Registered, Slot, Tagged, Written};
+use super::register::{self, If, Register, Registered, Slot, Tagged, Written};
 use super::{Finding, LeaseAdmin, MOST_LISTED};
 use crate::config::MongoSettings;
 
@@ -154,10 +154,7 @@ impl Register for Collection {
 
     async fn others(&self) -> Option<Vec<String>> {
         let answer = self.access.ask(|_| self.commands.names(MOST_LISTED * 2)).await.ok()?;
-        let mut names = wire::listed(&answer);
-        names.retain(|it| !it.ends_with(TRIAL));
-        names.truncate(MOST_LISTED);
-        Some(names)
+        Some(register::elections(wire::listed(&answer).iter().map(String::as_str)))
     }
 
     async fn told(&self) -> Option<Vec<u8>> {

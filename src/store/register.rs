@@ -17,7 +17,7 @@ use tokio::sync::OnceCell;
 
 use self::body::{Body, Noticed};
 use self::error::RegisterError;
-use super::{BreakOutcome, Finding, LeaseAdmin, LeaseStore, Presence};
+use super::{BreakOutcome, Finding, LeaseAdmin, LeaseStore, MOST_LISTED, Presence};
 use crate::lease::{
     Bid, Cause, Change, Failure, Grant, Record, Rules, Snapshot, StoreError, Successor, Version,
 };
@@ -391,6 +391,20 @@ impl<R: Register> LeaseAdmin for Registered<R> {
 /// Returns the grant of an acquisition that found this record, from the answer to its write.
 fn grant(record: Record, (version, written): (Version, Written)) -> Grant {
     Grant { record, date: written.date, version: Some(version) }
+}
+
+/// Returns those of the names that an election may have, sorted, at most [`MOST_LISTED`]: neither those of
+/// trials, nor what others or the server itself keep beside them.
+pub(super) fn elections<'a>(names: impl Iterator<Item = &'a str>) -> Vec<String> {
+    let is_plain = |it: u8| it.is_ascii_lowercase() || it.is_ascii_digit();
+    let is_election = |it: &&str| {
+        it.bytes().next().is_some_and(is_plain)
+            && it.bytes().all(|it| is_plain(it) || it == b'-' || it == b'.')
+    };
+    let mut names: Vec<_> = names.filter(is_election).map(str::to_owned).collect();
+    names.sort();
+    names.truncate(MOST_LISTED);
+    names
 }
 
 fn refused(message: String) -> StoreError {

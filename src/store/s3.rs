@@ -17,7 +17,7 @@ use self::signature::Scope;
 use self::xml::Elements;
 use super::client::{self, Broken, Peer, StoreClient};
 use super::register::error::RegisterError;
-use super::register::{If, Register, Registered, Slot, Tagged, Written};
+use super::register::{self, If, Register, Registered, Slot, Tagged, Written};
 use super::renewed::Renewed;
 use super::{Finding, LeaseAdmin, MOST_LISTED};
 use crate::clock;
@@ -233,11 +233,7 @@ impl Bucket {
             self.request(Method::GET, Place::Bucket, &query, HeaderMap::new(), Vec::new()).await?;
         let elements = Elements::read(&answer.body).unwrap_or_default();
         let keys = elements.texts("Key").filter_map(|it| it.strip_prefix(&prefix));
-        let mut names: Vec<_> =
-            keys.filter(|it| !it.is_empty() && !it.ends_with(TRIAL)).map(str::to_owned).collect();
-        names.sort();
-        names.truncate(MOST_LISTED);
-        Ok(names)
+        Ok(register::elections(keys))
     }
 }
 

@@ -87,3 +87,9 @@ async fn candidates_that_try_at_the_same_time_do_not_spoil_the_proof() {
         assert!(proof::prove(&register).await.is_ok());
     }
 }
+
+#[test]
+fn what_is_kept_beside_the_elections_is_not_listed_as_one() {
+    let found = ["orders", "b.2", "orders_trial", ".b_trial.tmp.17", "Readme", "", "a-1"];
+    assert_eq!(elections(found.into_iter()), ["a-1", "b.2", "orders"]);
+}
