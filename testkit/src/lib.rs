@@ -33,15 +33,19 @@ pub mod tasks;
 pub mod tools;
 pub mod zookeeper;
 
-/// Blocks on a call, in synchronous code.
-pub fn blocking<T: Send>(call: impl Future<Output = T> + Send) -> T {
+/// Returns the runtime of what tests share: it outlives each of them.
+fn shared_runtime() -> &'static Runtime {
     static RUNTIME: OnceLock<Runtime> = OnceLock::new();
-    let runtime = RUNTIME.get_or_init(|| {
+    RUNTIME.get_or_init(|| {
         let mut it = tokio::runtime::Builder::new_multi_thread();
         it.worker_threads(1).enable_all().build().expect("a runtime")
-    });
+    })
+}
+
+/// Blocks on a call, in synchronous code.
+pub fn blocking<T: Send>(call: impl Future<Output = T> + Send) -> T {
     // A thread of its own, because the caller may be inside of another runtime.
     std::thread::scope(|scope| {
-        scope.spawn(|| runtime.block_on(call)).join().expect("the call did not panic")
+        scope.spawn(|| shared_runtime().block_on(call)).join().expect("the call did not panic")
     })
 }
