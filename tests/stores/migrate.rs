@@ -1,14 +1,6 @@
 //! `tenure migrate` between pairs of real stores: terms go on, leaders are left alone, and candidates of
 //! the old store are held off.
 
-use testkit::consul::server::ConsulServer;
-use testkit::etcd::server::EtcdServer;
-use testkit::postgres::server::{self, PostgresServer};
-use testkit::redis::server::{self as cache, RedisServer};
-use testkit::s3::server::{self as bucket, S3Server};
-use testkit::stores::bids::{self, A, B, soon};
-use testkit::zookeeper::server::ZookeeperServer;
-
 use std::process::{Command, Output};
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,6 +14,14 @@ use tenure::store::postgres::Postgres;
 use tenure::store::redis::Redis;
 use tenure::store::zookeeper::Zookeeper;
 use tenure::store::{LeaseAdmin, s3};
+use testkit::consul::server::ConsulServer;
+use testkit::etcd::server::EtcdServer;
+use testkit::postgres::server::{self, PostgresServer};
+use testkit::redis::server::{self as cache, RedisServer};
+use testkit::s3::server::{self as bucket, S3Server};
+use testkit::stores::bids::{self, A, B, soon};
+use testkit::zookeeper::server::ZookeeperServer;
+use tokio::sync::oneshot::error::TryRecvError;
 
 /// An election in one of the stores, as the tests and `tenure` see it.
 struct Election {
@@ -69,10 +69,11 @@ async fn moves(ground: Ground, from: Election, to: Election) {
     let leader = bid(&from, A).await;
     let term = soon(from.store.write_term(&leader, 41)).await.unwrap();
     // While it leads, and renews, nothing moves.
+    let (end, mut ended) = tokio::sync::oneshot::channel::<()>();
     let renewing = {
         let (from, leader) = (Arc::clone(&from), leader.clone());
         tokio::spawn(async move {
-            loop {
+            while ended.try_recv().is_err_and(|it| it == TryRecvError::Empty) {
                 let _ = from.store.renew(&leader).await;
                 tokio::time::sleep(Duration::from_millis(200)).await;
             }
@@ -81,7 +82,9 @@ async fn moves(ground: Ground, from: Election, to: Election) {
     let (code, text) = migrated(&ground, &from, &to).await;
     assert!(code == 1 && text.contains("is held by candidate A"), "{text}");
     assert_eq!(soon(to.store.read()).await.unwrap().record.term, None, "nothing was written");
-    renewing.abort();
+    // A renewal that is under way would modify the record under the release.
+    drop(end);
+    renewing.await.unwrap();
     soon(from.store.release(&leader)).await.unwrap();
     let (code, text) = migrated(&ground, &from, &to).await;
     assert_eq!(code, 0, "{text}");
@@ -200,7 +203,7 @@ async fn an_election_moves_from_redis_to_postgres_and_back() {
 async fn an_election_moves_from_consul_to_etcd_and_back() {
     let consul = tokio::task::spawn_blocking(ConsulServer::shared).await.unwrap();
     let etcd = tokio::task::spawn_blocking(EtcdServer::shared).await.unwrap();
-    let election = "moved-4";
+    let election = "moved-to-etcd";
     let from = Election {
         store: Arc::new(Consul::open(&consul.settings(election)).unwrap()),
         url: consul.arguments()[1].clone(),
