@@ -4,7 +4,7 @@
 import contextlib, json, os, random, shutil, signal, statistics, subprocess, tempfile, time
 from concurrent.futures import ThreadPoolExecutor
 
-from processes import TENURE, ask, free_port, heading, now, row, running, tool, until
+from processes import ROOT, TENURE, ask, connects, free_port, heading, now, row, running, tool, until
 
 HELD = ("sh", "-c", "echo $$; exec sleep 600")  # the command under a lock: prints its process id
 
@@ -35,6 +35,19 @@ def consul():
             # In the catalog, sessions can be created.
             until(lambda: ask(api, "/v1/catalog/node/bench")[1].startswith(b"{"))
             yield f"127.0.0.1:{api}"
+
+
+@contextlib.contextmanager
+def zookeeper():
+    with tempfile.TemporaryDirectory() as home:
+        port, configuration = free_port(), f"{home}/zoo.cfg"
+        with open(configuration, "w") as file:
+            file.write(f"dataDir={home}/data\nclientPort={port}\nclientPortAddress=127.0.0.1\ntickTime=2000\n"
+                       "admin.enableServer=false\nmaxClientCnxns=0\n")
+        with running("java", "-cp", f"{tool('zookeeper')}/*", "org.apache.zookeeper.server.quorum.QuorumPeerMain",
+                     configuration):
+            until(lambda: connects(port))
+            yield f"127.0.0.1:{port}"
 
 
 class Waiter:
@@ -84,6 +97,17 @@ def etcd_lock(client, name):
 
 def consul_lock(address, name):
     return (tool("consul"), "lock", f"-http-addr=http://{address}", "-shell=false", name), None
+
+
+def curator_lock(servers, path):
+    home = ROOT / "target/bench-curator"
+    if not (home / "LatchLock.class").exists():
+        source = ROOT / "benches/curator"
+        subprocess.run(["mvn", "--quiet", "--batch-mode", "--strict-checksums", "--file", source / "pom.xml",
+                        "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies",
+                        f"-DoutputDirectory={home / 'lib'}", "-DincludeScope=runtime"], check=True)
+        subprocess.run(["javac", "-cp", f"{home / 'lib'}/*", "-d", home, source / "LatchLock.java"], check=True)
+    return ("java", "-cp", f"{home}:{home / 'lib'}/*", "LatchLock", servers, path), None
 
 
 def tenure_lock(home, election):

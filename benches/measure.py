@@ -21,8 +21,8 @@
   --trials N   of start, handover, peers-…, stores, lock, stopped, leases and switchover [default: 20]
 
 Builds the release profile first, unless BENCH_PROGRAM names a tenure. Needs what tests/run --tools
-installs, and Debian's wrk (listener), etcd-server and etcd-client (stores, lock, switchover), redis-server (stores)
-and postgresql (stores, switchover); stores, leases and peers-lease need what tests/run --all --tools builds.
+installs, and Debian's wrk (listener), etcd-server and etcd-client (stores, lock, switchover), redis-server, maven and
+a JDK (stores) and postgresql (stores, switchover); stores, leases and peers-lease need what tests/run --all --tools builds.
 """
 import argparse, contextlib, datetime, json, os, pathlib, random, re, shutil, signal, socket, statistics, subprocess
 import sys, tempfile, time, venv

@@ -1,11 +1,12 @@
 """Measures a leader and a standby without peers on each kind of store, all at the same time: memory, requests,
-and handovers; on etcd beside `etcdctl lock`, on Consul beside `consul lock`.
+and handovers; then locks beside those of `etcdctl lock`, `consul lock` and Curator, each on one server.
 """
 import contextlib, os, shutil, statistics, subprocess, tempfile, time
 from concurrent.futures import ThreadPoolExecutor
 
 import peers
-from locks import consul, consul_lock, etcd, etcd_lock, lock_handovers, milliseconds, p99, rows
+from locks import consul, consul_lock, curator_lock, etcd, etcd_lock, lock_handovers, milliseconds, p99, rows
+from locks import zookeeper
 from processes import MIB, as_postgres, connects, free_port, heading, postgres, resident, row, running, tool, until
 
 
@@ -60,15 +61,8 @@ def on_s3():
 
 @contextlib.contextmanager
 def on_zookeeper():
-    with tempfile.TemporaryDirectory() as home:
-        port, configuration = free_port(), f"{home}/zoo.cfg"
-        with open(configuration, "w") as file:
-            file.write(f"dataDir={home}/data\nclientPort={port}\nclientPortAddress=127.0.0.1\ntickTime=2000\n"
-                       "admin.enableServer=false\nmaxClientCnxns=0\n")
-        with running("java", "-cp", f"{tool('zookeeper')}/*", "org.apache.zookeeper.server.quorum.QuorumPeerMain",
-                     configuration):
-            until(lambda: connects(port))
-            yield lambda election: (f"zookeeper://127.0.0.1:{port}/bench",)
+    with zookeeper() as server:
+        yield lambda election: (f"zookeeper://{server}/bench",)
 
 
 STORES = {**peers.STORES, "etcd": on_etcd, "postgres": on_postgres, "s3": on_s3, "consul": on_consul,
@@ -99,20 +93,26 @@ def measured(kind, count):
             ("  worst", milliseconds(max(lags)))]
 
 
+def beside(name, store, peer, count):
+    """Compares the handovers of a lock with those of a peer on the same server."""
+    command, environment = peer
+    rows(f"{name}: exec --once, SIGTERM to the next command", peers.commands(store, "", count),
+         lock_handovers(lambda: command, count, 1.0, environment))
+
+
 def stores(count):
-    heading("etcdctl lock")
+    heading("the peer")
     # Side by side, since all of them wait most of the time.
     with ThreadPoolExecutor(len(STORES)) as pool:
         for shown in pool.map(lambda kind: measured(kind, count), STORES):
             for it in shown:
                 row(*it)
     with etcd() as client:
-        store = lambda election: (client.replace("http://", "etcd://") + "/bench",)
-        command, environment = etcd_lock(client, "lock")
-        rows("etcd: exec --once, SIGTERM to the next command", peers.commands(store, "", count),
-             lock_handovers(lambda: command, count, 0.5, environment))
+        beside("`etcdctl lock`", lambda election: (client.replace("http://", "etcd://") + "/bench",),
+               etcd_lock(client, "lock"), count)
     with consul() as address:
-        store = lambda election: (f"consul://{address}/bench",)
-        command, environment = consul_lock(address, "lock")
-        rows("consul: exec --once, SIGTERM to the next command", peers.commands(store, "", count),
-             lock_handovers(lambda: command, count, 0.5, environment))
+        beside("`consul lock`", lambda election: (f"consul://{address}/bench",), consul_lock(address, "lock"),
+               count)
+    with zookeeper() as server:
+        beside("Curator's LeaderLatch", lambda election: (f"zookeeper://{server}/bench",),
+               curator_lock(server, "/lock"), count)
