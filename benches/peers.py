@@ -134,7 +134,7 @@ class Election:
         """Kills the leader; returns how long after the end of its lease another leads, in seconds."""
         first = self.leader()
         time.sleep(random.uniform(2, 4))
-        age = self.status(first)["store"]["last_success_ms_ago"] / 1000
+        age = until(lambda: self.status(first).get("store"))["last_success_ms_ago"] / 1000
         began = now()
         self.processes[first].kill()
         others = [port for n, port in enumerate(self.ports) if n != first]
