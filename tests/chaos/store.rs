@@ -14,24 +14,10 @@ use process::{Process, until};
 use rustix::process::Signal;
 use tenure::clock;
 
+use super::on_server::{reach, requests};
+
 /// More faults than a test can use up.
 const ENDLESS: usize = 10_000;
-
-fn reach(candidate: &Process, state: &str) {
-    until(PATIENCE, &format!("{} is {state}", candidate.name), || {
-        (candidate.state()? == state).then_some(())
-    });
-}
-
-/// Returns the number of a candidate's requests with this operation and outcome, from the metrics.
-fn requests(candidate: &Process, op: &str, outcome: &str) -> u64 {
-    let (_, text) = candidate.get("/metrics").expect("it answers");
-    let words = format!(r#"op="{op}",outcome="{outcome}""#);
-    let line = text
-        .lines()
-        .find(|it| it.starts_with("tenure_store_requests_total") && it.contains(&words));
-    line.and_then(|it| it.rsplit(' ').next()?.parse().ok()).expect("the series is there")
-}
 
 /// Lets three renewals fail, and asserts that this only changes the state to jeopardy for a while.
 fn shrugged_off(account: &Account, cluster: &Cluster, leader: usize, fault: &Fault) {
