@@ -1,52 +1,30 @@
 //! Faults of etcd itself, with real candidates: its members are killed, stopped and without quorum,
 //! answers break off, rights are taken away, certificates are replaced. Fault 46.
 
-use testkit::etcd::server::{EtcdServer, Member, PREFIX};
+use testkit::etcd::server::{EtcdServer, PREFIX};
 use testkit::faults::half_answer::HalfAnswer;
-use testkit::processes::cluster::{Cluster, Timings};
-
-use std::cell::RefCell;
-use std::time::Duration;
-
-use rustix::process::Signal;
+use testkit::processes::cluster::Cluster;
 
 use super::on_server::{
-    LONG, compete, keeps_its_term, outlasts, outlasts_taken_rights, outlasts_two_leases, renews_on,
-    survives_half_answers, wait_for_two_leases,
-};
-
-/// A lease with a margin of two seconds, and a renew-deadline for a busy machine.
-const ON_ETCD: Timings = Timings {
-    lease_duration: Duration::from_secs(9),
-    renew_deadline: Duration::from_secs(7),
-    retry_period: Duration::from_millis(500),
-    request_timeout: Duration::from_millis(1_500),
+    LONG, compete, keeps_its_term, lease_of, outlasts, outlasts_a_stop, outlasts_taken_rights,
+    outlasts_two_leases, survives_a_stopped_leader, survives_half_answers,
 };
 
 fn on(server: &EtcdServer) -> Cluster {
-    compete(server.arguments(), server.variables(), ON_ETCD, &["a", "b", "c"])
+    compete(server.arguments(), server.variables(), lease_of(9), &["a", "b", "c"])
 }
 
 #[test]
 fn fault_46_etcd_is_killed_and_restarted() {
-    let server = RefCell::new(EtcdServer::start());
-    let cluster = on(&server.borrow());
-    let restart = || {
-        server.borrow_mut().members[0].restart();
-        server.borrow().becomes_ready(0);
-    };
+    let mut server = EtcdServer::start();
     // The leases have outlived the restart, and count their time anew.
-    outlasts(cluster, || server.borrow_mut().members[0].process.kill(), restart);
+    outlasts(on(&server), &mut server, |it| it.kill(0..1), |it| it.restart(0..1));
 }
 
 #[test]
 fn fault_46_etcd_is_stopped_for_two_leases() {
     let server = EtcdServer::start();
-    let go_on = || {
-        server.signal(0, Signal::CONT);
-        server.becomes_ready(0);
-    };
-    outlasts_two_leases(on(&server), &ON_ETCD, || server.signal(0, Signal::STOP), go_on);
+    outlasts_a_stop(on(&server), |it| server.signal(0, it), || server.becomes_ready(0));
 }
 
 #[test]
@@ -60,36 +38,16 @@ fn fault_46_connections_are_reset_half_way_through_an_answer() {
 
 #[test]
 fn fault_46_a_member_without_quorum_refuses_nothing() {
-    let server = RefCell::new(EtcdServer::three());
-    let cluster = on(&server.borrow());
-    let kill = || {
-        let members = &mut server.borrow_mut().members;
-        members[1..].iter_mut().for_each(|it| it.process.kill());
-    };
-    let restart = || {
-        server.borrow_mut().members[1..].iter_mut().for_each(Member::restart);
-        (0..3).for_each(|member| server.borrow().becomes_ready(member));
-    };
-    outlasts_two_leases(cluster, &ON_ETCD, kill, restart);
+    let mut server = EtcdServer::three();
+    outlasts_two_leases(on(&server), &mut server, |it| it.kill(1..3), |it| it.restart(1..3));
 }
 
 /// A member that wakes up may still have leases ended whose keepalives it has missed (etcd's issue 15247).
 #[test]
 fn fault_46_the_leader_of_etcd_is_stopped_for_two_leases_and_ends_no_live_one() {
     let server = EtcdServer::three();
-    let cluster = on(&server);
-    cluster.settle();
-    let stopped = server.leader();
-    server.signal(stopped, Signal::STOP);
-    wait_for_two_leases(&ON_ETCD);
-    // The other two have a leader by now, whichever of the candidates that leaves in the lead.
-    let leader = cluster.settle();
-    let term = cluster.term(leader);
-    server.signal(stopped, Signal::CONT);
-    server.becomes_ready(stopped);
-    renews_on(&cluster.candidates[leader]);
-    assert_eq!(cluster.term(leader), term);
-    cluster.verdict();
+    let (leader, signal) = (|| server.leader(), |at, it| server.signal(at, it));
+    survives_a_stopped_leader(on(&server), leader, signal, |at| server.becomes_ready(at));
 }
 
 #[test]

@@ -7,23 +7,15 @@ use testkit::gcs::front::TOKEN;
 use testkit::gcs::server::GcsServer;
 use testkit::processes::cluster::{Cluster, Timings};
 
-use std::cell::RefCell;
 use std::time::Duration;
 
-use rustix::process::Signal;
-
 use super::on_server::{
-    LONG, compete, keeps_its_term, outlasts, outlasts_taken_rights, outlasts_two_leases,
+    LONG, compete, keeps_its_term, lease_of, outlasts, outlasts_a_stop, outlasts_taken_rights,
     survives_half_answers,
 };
 
-/// A lease with a margin of two seconds, and a renew-deadline for a busy machine.
-const ON_GCS: Timings = Timings {
-    lease_duration: Duration::from_secs(9),
-    renew_deadline: Duration::from_secs(7),
-    retry_period: Duration::from_secs(2),
-    request_timeout: Duration::from_millis(1_500),
-};
+/// Google throttles writes of one object beyond one in a second.
+const ON_GCS: Timings = Timings { retry_period: Duration::from_secs(2), ..lease_of(9) };
 
 fn on(server: &GcsServer) -> Cluster {
     compete(server.arguments(), server.variables(&server.url()), ON_GCS, &["a", "b", "c"])
@@ -31,19 +23,14 @@ fn on(server: &GcsServer) -> Cluster {
 
 #[test]
 fn fault_46_google_cloud_storage_is_killed_and_restarted() {
-    let server = RefCell::new(GcsServer::start());
-    let cluster = on(&server.borrow());
-    outlasts(cluster, || server.borrow_mut().process.kill(), || server.borrow_mut().restart());
+    let mut server = GcsServer::start();
+    outlasts(on(&server), &mut server, |it| it.process.kill(), GcsServer::restart);
 }
 
 #[test]
 fn fault_46_google_cloud_storage_is_stopped_for_two_leases() {
     let server = GcsServer::start();
-    let go_on = || {
-        server.signal(Signal::CONT);
-        server.becomes_ready();
-    };
-    outlasts_two_leases(on(&server), &ON_GCS, || server.signal(Signal::STOP), go_on);
+    outlasts_a_stop(on(&server), |it| server.signal(it), || server.becomes_ready());
 }
 
 #[test]
@@ -58,9 +45,9 @@ fn fault_46_connections_to_google_cloud_storage_are_reset_half_way_through_an_an
 
 #[test]
 fn fault_46_the_disk_of_google_cloud_storage_is_full() {
-    let disk = SmallDisk::new(2_048);
+    let mut disk = SmallDisk::new(2_048);
     let server = GcsServer::on(disk.path());
-    outlasts(on(&server), || disk.fill(), || disk.empty());
+    outlasts(on(&server), &mut disk, |it| it.fill(), |it| it.empty());
 }
 
 #[test]

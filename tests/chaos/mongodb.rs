@@ -6,53 +6,37 @@ use testkit::faults::half_answer::HalfAnswer;
 use testkit::faults::small_disk::SmallDisk;
 use testkit::mongodb::front::{Front, Users};
 use testkit::mongodb::server::{MongoServer, USER, store, variables};
-use testkit::processes::cluster::{Cluster, Timings};
+use testkit::processes::cluster::Cluster;
 
-use std::cell::{Cell, RefCell};
-use std::time::Duration;
-
-use rustix::process::Signal;
+use std::cell::Cell;
 
 use super::on_server::{
-    LONG, compete, keeps_its_term, outlasts, outlasts_taken_rights, outlasts_two_leases,
-    survives_half_answers,
-};
-
-/// A lease with a margin of two seconds, and a renew-deadline for a busy machine.
-const ON_MONGODB: Timings = Timings {
-    lease_duration: Duration::from_secs(8),
-    renew_deadline: Duration::from_secs(6),
-    retry_period: Duration::from_millis(500),
-    request_timeout: Duration::from_millis(1_500),
+    LONG, compete, keeps_its_term, lease_of, outlasts, outlasts_a_stop, outlasts_taken_rights,
+    outlasts_two_leases, survives_half_answers,
 };
 
 fn on(server: &MongoServer) -> Cluster {
-    compete(server.arguments(), server.variables(), ON_MONGODB, &["a", "b", "c"])
+    compete(server.arguments(), server.variables(), lease_of(8), &["a", "b", "c"])
 }
 
 #[test]
 fn fault_46_mongodb_is_killed_and_restarted() {
-    let server = RefCell::new(MongoServer::start());
-    let cluster = on(&server.borrow());
-    outlasts(cluster, || server.borrow_mut().process.kill(), || server.borrow_mut().restart());
+    let mut server = MongoServer::start();
+    outlasts(on(&server), &mut server, |it| it.process.kill(), MongoServer::restart);
 }
 
 #[test]
 fn fault_46_mongodb_is_stopped_for_two_leases() {
     let server = MongoServer::start();
-    let go_on = || {
-        server.signal(Signal::CONT);
-        server.becomes_ready();
-    };
-    outlasts_two_leases(on(&server), &ON_MONGODB, || server.signal(Signal::STOP), go_on);
+    outlasts_a_stop(on(&server), |it| server.signal(it), || server.becomes_ready());
 }
 
 /// Its writes are done on the primary alone, which says so, and are rolled back.
 #[test]
 fn fault_46_a_primary_of_mongodb_without_a_majority_grants_nothing() {
-    let server = MongoServer::start();
-    let has = |majority| server.front.change(|it| it.has_majority = majority);
-    outlasts_two_leases(on(&server), &ON_MONGODB, || has(false), || has(true));
+    let mut server = MongoServer::start();
+    let has = |server: &MongoServer, majority| server.front.change(|it| it.has_majority = majority);
+    outlasts_two_leases(on(&server), &mut server, |it| has(it, false), |it| has(it, true));
 }
 
 #[test]
@@ -86,13 +70,12 @@ fn fault_46_connections_to_mongodb_are_reset_half_way_through_an_answer() {
 #[test]
 fn fault_46_the_disk_of_mongodb_is_full() {
     let disk = SmallDisk::new(4_096);
-    let server = RefCell::new(MongoServer::on(disk.path()));
-    let cluster = on(&server.borrow());
-    let empty = || {
+    let mut server = MongoServer::on(disk.path());
+    let empty = |it: &mut MongoServer| {
         disk.empty();
-        server.borrow_mut().restart();
+        it.restart();
     };
-    outlasts(cluster, || disk.fill(), empty);
+    outlasts(on(&server), &mut server, |_| disk.fill(), empty);
 }
 
 #[test]

@@ -18,6 +18,16 @@ pub(super) const LONG: Timings = Timings {
     request_timeout: Duration::from_secs(4),
 };
 
+/// Returns timings with a margin of two seconds, and a renew-deadline for a busy machine.
+pub(super) const fn lease_of(seconds: u64) -> Timings {
+    Timings {
+        lease_duration: Duration::from_secs(seconds),
+        renew_deadline: Duration::from_secs(seconds - 2),
+        retry_period: Duration::from_millis(500),
+        request_timeout: Duration::from_millis(1_500),
+    }
+}
+
 /// Waits until a candidate is in a state.
 pub(super) fn reach(candidate: &Process, state: &str) {
     until(PATIENCE, &format!("{} is {state}", candidate.name), || {
@@ -25,14 +35,20 @@ pub(super) fn reach(candidate: &Process, state: &str) {
     });
 }
 
-/// Returns the number of a candidate's requests with this operation and outcome, from the metrics.
-pub(super) fn requests(candidate: &Process, op: &str, outcome: &str) -> u64 {
+/// Returns the number of a candidate's requests with this operation and outcome, from the metrics; `None` if
+/// they have no such series yet.
+pub(super) fn counted(candidate: &Process, op: &str, outcome: &str) -> Option<u64> {
     let (_, text) = candidate.get("/metrics").expect("it answers");
     let words = format!(r#"op="{op}",outcome="{outcome}""#);
     let line = text
         .lines()
-        .find(|it| it.starts_with("tenure_store_requests_total") && it.contains(&words));
-    line.and_then(|it| it.rsplit(' ').next()?.parse().ok()).expect("the series is there")
+        .find(|it| it.starts_with("tenure_store_requests_total") && it.contains(&words))?;
+    Some(line.rsplit(' ').next()?.parse().expect("a number"))
+}
+
+/// Like [`counted`], of a series that is there from the start.
+pub(super) fn requests(candidate: &Process, op: &str, outcome: &str) -> u64 {
+    counted(candidate, op, outcome).expect("the series is there")
 }
 
 /// Waits until a leader has lost its leadership at its own deadline, and not by an answer.
@@ -43,9 +59,9 @@ pub(super) fn lapses(candidate: &Process) {
 }
 
 /// Waits for two leases of real time.
-pub(super) fn wait_for_two_leases(timings: &Timings) {
+pub(super) fn wait_for_two_leases(cluster: &Cluster) {
     let start = clock::now();
-    while start.elapsed_min(clock::now()) < timings.lease_duration * 2 {
+    while start.elapsed_min(clock::now()) < cluster.timings.lease_duration * 2 {
         std::thread::sleep(Duration::from_millis(50));
     }
 }
@@ -73,30 +89,86 @@ pub(super) fn compete(
 }
 
 /// Makes a server useless until the leader has lapsed, and good again: one leads then, in another term.
-pub(super) fn outlasts(cluster: Cluster, fail: impl FnOnce(), mend: impl FnOnce()) {
+pub(super) fn outlasts<S>(
+    cluster: Cluster,
+    server: &mut S,
+    fail: impl FnOnce(&mut S),
+    mend: impl FnOnce(&mut S),
+) {
     let leader = cluster.settle();
-    fail();
+    fail(server);
     lapses(&cluster.candidates[leader]);
-    mend();
+    mend(server);
     cluster.settle();
     assert!(cluster.verdict().terms.len() >= 2);
 }
 
 /// Makes a server useless for two leases: nobody leads meanwhile, and one does after.
-pub(super) fn outlasts_two_leases(
+pub(super) fn outlasts_two_leases<S>(
     cluster: Cluster,
-    timings: &Timings,
-    fail: impl FnOnce(),
-    mend: impl FnOnce(),
+    server: &mut S,
+    fail: impl FnOnce(&mut S),
+    mend: impl FnOnce(&mut S),
 ) {
     let leader = cluster.settle();
-    fail();
+    fail(server);
     lapses(&cluster.candidates[leader]);
-    wait_for_two_leases(timings);
+    wait_for_two_leases(&cluster);
     assert!(cluster.candidates.iter().all(|it| !it.is_leader()), "nobody can have acquired it");
-    mend();
+    mend(server);
     cluster.settle();
     assert!(cluster.verdict().terms.len() >= 2);
+}
+
+/// Stops a server for two leases, and lets it continue.
+pub(super) fn outlasts_a_stop(
+    cluster: Cluster,
+    mut signal: impl FnMut(Signal),
+    becomes_ready: impl FnOnce(),
+) {
+    outlasts_two_leases(
+        cluster,
+        &mut signal,
+        |signal| signal(Signal::STOP),
+        |signal| {
+            signal(Signal::CONT);
+            becomes_ready();
+        },
+    );
+}
+
+/// Stops the server that leads the others for two leases: when it continues, it ends nothing that they have
+/// granted meanwhile.
+pub(super) fn survives_a_stopped_leader(
+    cluster: Cluster,
+    find_leader: impl FnOnce() -> usize,
+    signal: impl Fn(usize, Signal),
+    becomes_ready: impl FnOnce(usize),
+) {
+    cluster.settle();
+    let stopped = find_leader();
+    signal(stopped, Signal::STOP);
+    wait_for_two_leases(&cluster);
+    // The other two have a leader by now, whichever of the candidates that leaves in the lead.
+    let leader = cluster.settle();
+    let term = cluster.term(leader);
+    signal(stopped, Signal::CONT);
+    becomes_ready(stopped);
+    renews_on(&cluster.candidates[leader]);
+    assert_eq!(cluster.term(leader), term);
+    cluster.verdict();
+}
+
+/// Fails over, with the term of the leader, to a server that has every write. Whoever leads then, the lease was
+/// not lost: the next term is above this one, if there is another.
+pub(super) fn survives_a_failover(cluster: Cluster, fail_over: impl FnOnce(u64)) {
+    let leader = cluster.settle();
+    let term = cluster.term(leader);
+    fail_over(term);
+    let next = cluster.settle();
+    assert!(cluster.term(next) >= term);
+    renews_on(&cluster.candidates[next]);
+    cluster.verdict();
 }
 
 /// Resets connections half-way through answers to two candidates: this often to renewals, and then to a

@@ -8,28 +8,18 @@ use testkit::postgres::pooler::Pooler;
 use testkit::postgres::server::{PostgresServer, store, variables};
 use testkit::processes::{cluster, process};
 
-use std::cell::RefCell;
-use std::time::Duration;
-
-use cluster::{Cluster, PATIENCE, Timings};
+use cluster::{Cluster, PATIENCE};
 use process::until;
 use rustix::process::Signal;
 
 use super::on_server::{
-    LONG, compete, keeps_its_term, lapses, outlasts, outlasts_taken_rights, outlasts_two_leases,
-    renews_on, survives_half_answers, wait_for_two_leases,
-};
-
-/// A lease with a margin of two seconds, and a renew-deadline for a busy machine.
-const ON_POSTGRES: Timings = Timings {
-    lease_duration: Duration::from_secs(8),
-    renew_deadline: Duration::from_secs(6),
-    retry_period: Duration::from_millis(500),
-    request_timeout: Duration::from_millis(1_500),
+    LONG, compete, keeps_its_term, lapses, lease_of, outlasts, outlasts_a_stop,
+    outlasts_taken_rights, outlasts_two_leases, renews_on, survives_a_failover,
+    survives_half_answers, wait_for_two_leases,
 };
 
 fn on(arguments: Vec<String>) -> Cluster {
-    compete(arguments, variables(), ON_POSTGRES, &["a", "b", "c"])
+    compete(arguments, variables(), lease_of(8), &["a", "b", "c"])
 }
 
 /// Returns a server whose commits wait for a standby, and that standby.
@@ -43,16 +33,15 @@ fn replicated() -> (PostgresServer, PostgresServer) {
 
 #[test]
 fn fault_46_postgres_is_killed_and_restarted() {
-    let server = RefCell::new(PostgresServer::start());
-    let cluster = on(server.borrow().arguments());
-    outlasts(cluster, || server.borrow_mut().kill(), || server.borrow_mut().restart());
+    let mut server = PostgresServer::start();
+    outlasts(on(server.arguments()), &mut server, PostgresServer::kill, PostgresServer::restart);
 }
 
 #[test]
 fn fault_46_postgres_is_stopped_for_two_leases() {
     let server = PostgresServer::start();
-    let (stop, go_on) = (|| server.signal(Signal::STOP), || server.signal(Signal::CONT));
-    outlasts_two_leases(on(server.arguments()), &ON_POSTGRES, stop, go_on);
+    let cluster = on(server.arguments());
+    outlasts_a_stop(cluster, |it| server.signal(it), || server.becomes_ready());
 }
 
 #[test]
@@ -67,16 +56,10 @@ fn fault_46_connections_to_postgres_are_reset_half_way_through_an_answer() {
 #[test]
 fn fault_46_the_primary_is_lost_and_its_synchronous_standby_promoted() {
     let (mut server, standby) = replicated();
-    let cluster = on(store(&[server.port, standby.port]));
-    let leader = cluster.settle();
-    let term = cluster.term(leader);
-    server.kill();
-    standby.promote();
-    // Whoever leads then, the lease was not lost: the next term is above this one.
-    let next = cluster.settle();
-    assert!(cluster.term(next) >= term);
-    renews_on(&cluster.candidates[next]);
-    cluster.verdict();
+    survives_a_failover(on(store(&[server.port, standby.port])), |_| {
+        server.kill();
+        standby.promote();
+    });
 }
 
 /// What the page on PostgreSQL advises: no lease that the standby may not know of is left by then.
@@ -88,7 +71,7 @@ fn fault_46_an_asynchronous_standby_is_promoted_a_lease_after_the_primary_was_lo
     let leader = cluster.settle();
     server.kill();
     lapses(&cluster.candidates[leader]);
-    wait_for_two_leases(&ON_POSTGRES);
+    wait_for_two_leases(&cluster);
     standby.promote();
     let next = cluster.settle();
     renews_on(&cluster.candidates[next]);
@@ -100,10 +83,10 @@ fn fault_46_an_asynchronous_standby_is_promoted_a_lease_after_the_primary_was_lo
 fn fault_46_a_synchronous_standby_is_promoted_while_the_primary_goes_on() {
     let (server, standby) = replicated();
     let both = store(&[server.port, standby.port]);
-    let cluster = compete(both, variables(), ON_POSTGRES, &["a", "b"]);
+    let cluster = compete(both, variables(), lease_of(8), &["a", "b"]);
     cluster.settle();
     standby.promote();
-    wait_for_two_leases(&ON_POSTGRES);
+    wait_for_two_leases(&cluster);
     let leader = cluster.settle();
     renews_on(&cluster.candidates[leader]);
     let claim = "SELECT ends > clock_timestamp() FROM tenure";
@@ -115,28 +98,25 @@ fn fault_46_a_synchronous_standby_is_promoted_while_the_primary_goes_on() {
 
 #[test]
 fn fault_46_a_primary_without_its_synchronous_standby_grants_nothing() {
-    let (server, standby) = replicated();
-    let standby = RefCell::new(standby);
-    let (kill, restart) = (|| standby.borrow_mut().kill(), || standby.borrow_mut().restart());
-    outlasts_two_leases(on(server.arguments()), &ON_POSTGRES, kill, restart);
+    let (server, mut standby) = replicated();
+    let cluster = on(server.arguments());
+    outlasts_two_leases(cluster, &mut standby, PostgresServer::kill, PostgresServer::restart);
 }
 
 #[test]
 fn fault_46_the_disk_of_postgres_is_full() {
     let disk = SmallDisk::new(200 * 1024);
-    let server = RefCell::new(PostgresServer::start_in(disk.path()));
-    let cluster = on(server.borrow().arguments());
-    let fill = || {
+    let mut server = PostgresServer::start_in(disk.path());
+    let fill = |it: &mut PostgresServer| {
         disk.fill();
         let log = "SELECT pg_logical_emit_message(false, 'fills', repeat('x', 1000000))";
-        let has_failed = || server.borrow().fails(log).then_some(());
-        until(PATIENCE, "the log has no room", has_failed);
+        until(PATIENCE, "the log has no room", || it.fails(log).then_some(()));
     };
-    let empty = || {
+    let empty = |it: &mut PostgresServer| {
         disk.empty();
-        server.borrow_mut().restart();
+        it.restart();
     };
-    outlasts(cluster, fill, empty);
+    outlasts(on(server.arguments()), &mut server, fill, empty);
 }
 
 #[test]
@@ -163,7 +143,7 @@ fn fault_46_certificates_of_postgres_are_replaced_while_leading() {
 fn fault_46_a_pooler_with_one_connection_serves_all_candidates() {
     let server = PostgresServer::start();
     let pooler = Pooler::before(&server);
-    let mut cluster = compete(store(&[pooler.port]), variables(), ON_POSTGRES, &["a", "b"]);
+    let mut cluster = compete(store(&[pooler.port]), variables(), lease_of(8), &["a", "b"]);
     let leader = cluster.settle();
     renews_on(&cluster.candidates[leader]);
     cluster.releases(leader);

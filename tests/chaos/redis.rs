@@ -9,36 +9,23 @@ use testkit::ports::free_port;
 use testkit::processes::{cluster, process};
 use testkit::redis::server::{Keeps, RedisServer, store, variables};
 
-use std::cell::RefCell;
-use std::time::Duration;
-
-use cluster::{Cluster, PATIENCE, Timings};
+use cluster::{Cluster, PATIENCE};
 use process::until;
-use rustix::process::Signal;
 use tenure::store::LeaseAdmin;
 use tenure::store::redis::Redis;
 
 use super::on_server::{
-    LONG, compete, keeps_its_term, lapses, outlasts, outlasts_taken_rights, outlasts_two_leases,
-    renews_on, survives_half_answers,
-};
-
-/// A lease with a margin of two seconds, and a renew-deadline for a busy machine.
-const ON_REDIS: Timings = Timings {
-    lease_duration: Duration::from_secs(8),
-    renew_deadline: Duration::from_secs(6),
-    retry_period: Duration::from_millis(500),
-    request_timeout: Duration::from_millis(1_500),
+    LONG, compete, keeps_its_term, lapses, lease_of, outlasts, outlasts_a_stop,
+    outlasts_taken_rights, renews_on, survives_a_failover, survives_half_answers,
 };
 
 fn on(arguments: Vec<String>) -> Cluster {
-    compete(arguments, variables(), ON_REDIS, &["a", "b", "c"])
+    compete(arguments, variables(), lease_of(8), &["a", "b", "c"])
 }
 
 fn killed_and_restarted(keeps: Keeps) {
-    let server = RefCell::new(RedisServer::keeping(keeps));
-    let cluster = on(server.borrow().arguments());
-    outlasts(cluster, || server.borrow_mut().kill(), || server.borrow_mut().restart());
+    let mut server = RedisServer::keeping(keeps);
+    outlasts(on(server.arguments()), &mut server, RedisServer::kill, RedisServer::restart);
 }
 
 #[test]
@@ -56,11 +43,7 @@ fn fault_46_redis_is_killed_and_restarted_and_has_kept_nothing() {
 #[test]
 fn fault_46_redis_is_stopped_for_two_leases() {
     let server = RedisServer::start();
-    let go_on = || {
-        server.signal(Signal::CONT);
-        server.becomes_ready();
-    };
-    outlasts_two_leases(on(server.arguments()), &ON_REDIS, || server.signal(Signal::STOP), go_on);
+    outlasts_a_stop(on(server.arguments()), |it| server.signal(it), || server.becomes_ready());
 }
 
 #[test]
@@ -76,17 +59,11 @@ fn fault_46_connections_to_redis_are_reset_half_way_through_an_answer() {
 fn fault_46_a_primary_of_redis_is_lost_and_its_replica_promoted_that_has_every_write() {
     let mut server = RedisServer::start();
     let replica = server.replica();
-    let cluster = on(store(&[server.port, replica.port]));
-    let leader = cluster.settle();
-    let term = cluster.term(leader);
-    until(PATIENCE, "the replica has the term", || has_term(&replica, term).then_some(()));
-    server.kill();
-    replica.promote();
-    // Whoever leads then, the lease was not lost: the next term is above this one, if there is another.
-    let next = cluster.settle();
-    assert!(cluster.term(next) >= term);
-    renews_on(&cluster.candidates[next]);
-    cluster.verdict();
+    survives_a_failover(on(store(&[server.port, replica.port])), |term| {
+        until(PATIENCE, "the replica has the term", || has_term(&replica, term).then_some(()));
+        server.kill();
+        replica.promote();
+    });
 }
 
 fn has_term(server: &RedisServer, term: u64) -> bool {
@@ -150,21 +127,20 @@ fn fault_46_after_a_failover_of_redis_that_lost_a_term_it_is_given_twice_until_t
 #[test]
 fn fault_46_the_disk_of_redis_is_full() {
     let disk = SmallDisk::new(8 * 1024);
-    let server = RefCell::new(RedisServer::start_in(disk.path(), Keeps::All));
-    let cluster = on(server.borrow().arguments());
-    let empty = || {
+    let mut server = RedisServer::start_in(disk.path(), Keeps::All);
+    let empty = |it: &mut RedisServer| {
         disk.empty();
-        server.borrow_mut().restart();
+        it.restart();
     };
-    outlasts(cluster, || fill(&disk, &server.borrow()), empty);
+    outlasts(on(server.arguments()), &mut server, |it| fill(&disk, it), empty);
 }
 
 /// With another policy, it takes no more writes until it can.
 #[test]
 fn fault_46_the_disk_of_redis_is_full_and_it_goes_on() {
     let disk = SmallDisk::new(8 * 1024);
-    let server = RedisServer::start_in(disk.path(), Keeps::MostOf);
-    outlasts(on(server.arguments()), || fill(&disk, &server), || disk.empty());
+    let mut server = RedisServer::start_in(disk.path(), Keeps::MostOf);
+    outlasts(on(server.arguments()), &mut server, |it| fill(&disk, it), |_| disk.empty());
 }
 
 fn fill(disk: &SmallDisk, server: &RedisServer) {

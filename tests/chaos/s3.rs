@@ -3,46 +3,28 @@
 
 use testkit::faults::half_answer::HalfAnswer;
 use testkit::faults::small_disk::SmallDisk;
-use testkit::processes::cluster::{Cluster, Timings};
+use testkit::processes::cluster::Cluster;
 use testkit::s3::server::{S3Server, at, variables};
 
-use std::cell::RefCell;
-use std::time::Duration;
-
-use rustix::process::Signal;
-
 use super::on_server::{
-    LONG, compete, keeps_its_term, outlasts, outlasts_taken_rights, outlasts_two_leases,
+    LONG, compete, keeps_its_term, lease_of, outlasts, outlasts_a_stop, outlasts_taken_rights,
     survives_half_answers,
 };
 
-/// A lease with a margin of two seconds, and a renew-deadline for a busy machine.
-const ON_S3: Timings = Timings {
-    lease_duration: Duration::from_secs(8),
-    renew_deadline: Duration::from_secs(6),
-    retry_period: Duration::from_millis(500),
-    request_timeout: Duration::from_millis(1_500),
-};
-
 fn on(server: &S3Server) -> Cluster {
-    compete(server.arguments(), variables(), ON_S3, &["a", "b", "c"])
+    compete(server.arguments(), variables(), lease_of(8), &["a", "b", "c"])
 }
 
 #[test]
 fn fault_46_a_server_of_s3_is_killed_and_restarted() {
-    let server = RefCell::new(S3Server::start());
-    let cluster = on(&server.borrow());
-    outlasts(cluster, || server.borrow_mut().process.kill(), || server.borrow_mut().restart());
+    let mut server = S3Server::start();
+    outlasts(on(&server), &mut server, |it| it.process.kill(), S3Server::restart);
 }
 
 #[test]
 fn fault_46_a_server_of_s3_is_stopped_for_two_leases() {
     let server = S3Server::start();
-    let go_on = || {
-        server.signal(Signal::CONT);
-        server.becomes_ready();
-    };
-    outlasts_two_leases(on(&server), &ON_S3, || server.signal(Signal::STOP), go_on);
+    outlasts_a_stop(on(&server), |it| server.signal(it), || server.becomes_ready());
 }
 
 #[test]
@@ -55,9 +37,9 @@ fn fault_46_connections_to_s3_are_reset_half_way_through_an_answer() {
 
 #[test]
 fn fault_46_the_disk_of_a_server_of_s3_is_full() {
-    let disk = SmallDisk::new(2_048);
+    let mut disk = SmallDisk::new(2_048);
     let server = S3Server::on(disk.path());
-    outlasts(on(&server), || disk.fill(), || disk.empty());
+    outlasts(on(&server), &mut disk, |it| it.fill(), |it| it.empty());
 }
 
 #[test]
@@ -69,7 +51,6 @@ fn fault_46_rights_to_a_bucket_are_taken_away_while_leading() {
 
 #[test]
 fn fault_46_the_certificate_of_a_server_of_s3_is_replaced_while_leading() {
-    let server = RefCell::new(S3Server::secured());
-    let cluster = on(&server.borrow());
-    keeps_its_term(cluster, || server.borrow_mut().replace_certificate());
+    let mut server = S3Server::secured();
+    keeps_its_term(on(&server), || server.replace_certificate());
 }

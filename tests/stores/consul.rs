@@ -69,8 +69,7 @@ async fn a_blocking_query_survives_a_restart() {
     soon(news(&standby)).await;
     let waiting = tokio::spawn(async move { news(&standby).await });
     server = tokio::task::spawn_blocking(move || {
-        server.servers[0].restart();
-        server.becomes_ready(0);
+        server.restart(0..1);
         server
     })
     .await

@@ -81,8 +81,7 @@ async fn a_watch_survives_compaction_and_a_restart() {
         let found = server.ask("/v3/kv/range", &serde_json::json!({"key": "YQ=="}));
         let revision = serde_json::json!({"revision": found["header"]["revision"]});
         server.ask("/v3/kv/compaction", &revision);
-        server.members[0].restart();
-        server.becomes_ready(0);
+        server.restart(0..1);
         server
     })
     .await

@@ -1,5 +1,6 @@
 //! Consul itself on free ports of loopback, which ends with the test's process.
 
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
@@ -95,7 +96,7 @@ impl Server {
     }
 
     /// Kills it, and starts it again with the same ports and data.
-    pub fn restart(&mut self) {
+    fn restart(&mut self) {
         self.process.kill();
         self.process = spawn(&self.home, &self.name);
     }
@@ -217,6 +218,17 @@ impl ConsulServer {
     /// Waits until a server is ready.
     pub fn becomes_ready(&self, at: usize) {
         until(PATIENCE, "the server of Consul is ready", || self.is_ready(at).then_some(()));
+    }
+
+    /// Kills some servers.
+    pub fn kill(&mut self, servers: Range<usize>) {
+        self.servers[servers].iter_mut().for_each(|it| it.process.kill());
+    }
+
+    /// Kills some servers, starts them again with the same ports and data, and waits until each is ready.
+    pub fn restart(&mut self, servers: Range<usize>) {
+        self.servers[servers].iter_mut().for_each(Server::restart);
+        (0..self.servers.len()).for_each(|at| self.becomes_ready(at));
     }
 
     /// Returns the number of the server that leads the cluster, as the others see it.

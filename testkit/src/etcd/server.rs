@@ -1,5 +1,6 @@
 //! etcd itself on free ports of loopback, which ends with the test's process.
 
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
@@ -88,7 +89,7 @@ impl Member {
     }
 
     /// Kills it, and starts it again with the same ports and data.
-    pub fn restart(&mut self) {
+    fn restart(&mut self) {
         self.process.kill();
         self.process = spawn(&self.home, &self.arguments);
     }
@@ -209,6 +210,17 @@ impl EtcdServer {
     /// Waits until a member answers with a leader.
     pub fn becomes_ready(&self, at: usize) {
         until(PATIENCE, "the member of etcd is ready", || self.is_ready(at).then_some(()));
+    }
+
+    /// Kills some members.
+    pub fn kill(&mut self, members: Range<usize>) {
+        self.members[members].iter_mut().for_each(|it| it.process.kill());
+    }
+
+    /// Kills some members, starts them again with the same ports and data, and waits until each answers with a leader.
+    pub fn restart(&mut self, members: Range<usize>) {
+        self.members[members].iter_mut().for_each(Member::restart);
+        (0..self.members.len()).for_each(|at| self.becomes_ready(at));
     }
 
     /// Returns the number of the member that leads the cluster.

@@ -2,6 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -68,7 +69,7 @@ impl Member {
     }
 
     /// Kills it, and starts it again with the same ports and data.
-    pub fn restart(&mut self) {
+    fn restart(&mut self) {
         self.process.kill();
         self.process = spawn(&self.home);
     }
@@ -229,6 +230,17 @@ impl ZookeeperServer {
     /// Waits until a server takes sessions.
     pub fn becomes_ready(&self, at: usize) {
         until(PATIENCE, "the server of ZooKeeper is ready", || self.is_ready(at).then_some(()));
+    }
+
+    /// Kills some servers.
+    pub fn kill(&mut self, servers: Range<usize>) {
+        self.members[servers].iter_mut().for_each(|it| it.process.kill());
+    }
+
+    /// Kills some servers, starts them again with the same ports and data, and waits until each takes sessions.
+    pub fn restart(&mut self, servers: Range<usize>) {
+        self.members[servers].iter_mut().for_each(Member::restart);
+        (0..self.members.len()).for_each(|at| self.becomes_ready(at));
     }
 
     /// Returns the number of the server that leads the ensemble.
