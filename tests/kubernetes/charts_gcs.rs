@@ -6,16 +6,12 @@ use chart_values::{port, with};
 use manifests::{Manifests, assert_valid, render};
 use serde_json::{Value, json};
 
+use super::charts_stores::variable;
+
 /// Values for a lease in a bucket, a port, and a policy.
 fn gcs() -> Value {
     let more = json!({"container": port(), "networkPolicy": {"egress": {"enabled": true}}});
     with(chart_values::gcs(), more)
-}
-
-fn variable(rendered: &Manifests, name: &str) -> Option<String> {
-    let container = rendered.container("tenure");
-    let found = container["env"].as_array().unwrap().iter().find(|it| it["name"] == name);
-    found.map(|it| it["value"].as_str().unwrap().to_owned())
 }
 
 fn egress(rendered: &Manifests) -> String {

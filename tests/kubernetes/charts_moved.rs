@@ -15,7 +15,7 @@ const APPLICATION: &str = "helm/tenure";
 const GUARD: &str = "orders.tenure.moves-only-with-election.moved";
 
 /// Returns the identity of the lease that a release has recorded.
-fn lease(values: &Value) -> String {
+pub(super) fn lease(values: &Value) -> String {
     let rendered = render(values);
     let guard = rendered.the("ConfigMap", GUARD);
     assert_eq!(guard["immutable"], true);

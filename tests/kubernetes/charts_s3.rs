@@ -3,8 +3,11 @@
 use testkit::kubernetes::{chart_values, manifests};
 
 use chart_values::{port, with};
-use manifests::{Manifests, assert_valid, render};
+use manifests::{assert_valid, render};
 use serde_json::{Value, json};
+
+use super::charts_moved::lease;
+use super::charts_stores::{assert_opens, variable};
 
 /// Values for a lease in a bucket, and a port.
 fn s3() -> Value {
@@ -19,12 +22,6 @@ fn elsewhere() -> Value {
         "networkPolicy": {"egress": {"enabled": true}},
     });
     with(s3(), own)
-}
-
-fn variable(rendered: &Manifests, name: &str) -> Option<String> {
-    let container = rendered.container("tenure");
-    let found = container["env"].as_array().unwrap().iter().find(|it| it["name"] == name);
-    found.map(|it| it["value"].as_str().unwrap().to_owned())
 }
 
 #[test]
@@ -56,12 +53,9 @@ fn another_server_has_an_endpoint_keys_and_an_authority() {
     let container = rendered.container("tenure");
     assert_eq!(container["envFrom"], json!([{"secretRef": {"name": "orders-s3"}}]));
     assert!(rendered.container("service")["envFrom"].is_null(), "the service gets no key");
-    let rules = rendered.the("NetworkPolicy", "orders-tenure")["spec"]["egress"].clone();
-    let rule = json!({"protocol": "TCP", "port": 9000});
-    let rules = rules.as_array().unwrap();
-    let ports: Vec<&Value> = rules.iter().flat_map(|it| it["ports"].as_array().unwrap()).collect();
-    assert_eq!(ports.iter().filter(|it| ***it == rule).count(), 1, "{ports:?}");
-    assert!(!format!("{rules:?}").contains("169.254"), "no service gives keys");
+    assert_opens(&rendered, 9000);
+    let policy = rendered.the("NetworkPolicy", "orders-tenure")["spec"]["egress"].to_string();
+    assert!(!policy.contains("169.254"), "no service gives keys");
 }
 
 #[test]
@@ -72,13 +66,7 @@ fn a_switch_whose_default_depends_on_the_endpoint_can_be_off() {
 
 #[test]
 fn another_endpoint_moves_the_election() {
-    let lease = |values: Value| {
-        let rendered = render(&values);
-        let all = rendered.each("ConfigMap");
-        let guard = all.iter().find(|it| it["data"]["lease"].is_string()).unwrap();
-        guard["data"]["lease"].as_str().unwrap().to_owned()
-    };
     let other = json!({"election": {"s3Endpoint": "https://r2.example"}});
-    assert_ne!(lease(elsewhere()), lease(with(elsewhere(), other)));
-    assert_ne!(lease(s3()), lease(with(s3(), json!({"s3": {"prefix": "team"}}))));
+    assert_ne!(lease(&elsewhere()), lease(&with(elsewhere(), other)));
+    assert_ne!(lease(&s3()), lease(&with(s3(), json!({"s3": {"prefix": "team"}}))));
 }

@@ -5,21 +5,16 @@
 
 mod charts;
 mod charts_around;
-mod charts_consul;
-mod charts_etcd;
 mod charts_gcs;
 mod charts_guards;
 mod charts_made;
-mod charts_mongodb;
 mod charts_moved;
 mod charts_names;
 mod charts_platforms;
 mod charts_pod;
-mod charts_postgres;
-mod charts_redis;
 mod charts_s3;
+mod charts_stores;
 mod charts_tls;
-mod charts_zookeeper;
 mod deploy;
 mod doctor;
 mod errors;
