@@ -2,10 +2,7 @@
 
 use std::sync::Arc;
 
-use testkit::races::courses::{
-    AzuriteCourse, ConsulCourse, Course, EtcdCourse, FileCourse, GcsCourse, MemoryCourse,
-    MongoCourse, PostgresCourse, RedisCourse, S3Course, TableCourse, ZookeeperCourse,
-};
+use testkit::races::courses::{Course, FileCourse, MemoryCourse, ServerCourse, TableCourse};
 use testkit::races::run::{Plan, run};
 
 async fn races(course: impl Course + 'static) {
@@ -36,45 +33,45 @@ async fn races_on_azure_by_the_tables_are_linearizable() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn races_on_azurite_are_linearizable() {
-    races(AzuriteCourse::start()).await;
+    races(ServerCourse::azurite()).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn races_on_consul_are_linearizable() {
-    races(ConsulCourse::start()).await;
+    races(ServerCourse::consul()).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn races_on_etcd_are_linearizable() {
-    races(EtcdCourse::start()).await;
+    races(ServerCourse::etcd()).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn races_on_postgres_are_linearizable() {
-    races(PostgresCourse::start()).await;
+    races(ServerCourse::postgres()).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn races_on_redis_are_linearizable() {
-    races(RedisCourse::start()).await;
+    races(ServerCourse::redis()).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn races_on_s3_are_linearizable() {
-    races(S3Course::start()).await;
+    races(ServerCourse::s3()).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn races_on_google_cloud_storage_are_linearizable() {
-    races(GcsCourse::start()).await;
+    races(ServerCourse::gcs()).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn races_on_zookeeper_are_linearizable() {
-    races(ZookeeperCourse::start()).await;
+    races(ServerCourse::zookeeper()).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn races_on_mongodb_are_linearizable() {
-    races(MongoCourse::start()).await;
+    races(ServerCourse::mongodb()).await;
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use tempfile::TempDir;
-use tenure::config::{AzureSettings, FileSettings, KubernetesSettings};
+use tenure::config::{FileSettings, KubernetesSettings};
 use tenure::store::LeaseAdmin;
 use tenure::store::azure::Azure;
 use tenure::store::consul::Consul;
@@ -54,6 +54,9 @@ const ANY: &[Duration] = &nanos([200 * MS, 1_500 * MS, 15 * S, 36_000_000 * S]);
 const OF_AZURE: &[Duration] = &nanos([15 * S, 16 * S, 30 * S, 59 * S, 60 * S]);
 const OF_KUBERNETES: &[Duration] = &nanos([S, 2 * S, 15 * S, 36_000_000 * S]);
 
+/// What is expected of the settings of the tests.
+const GOOD: &str = "good settings";
+
 /// A kind of store, as it is raced on.
 #[async_trait]
 pub trait Course: Send + Sync {
@@ -75,13 +78,11 @@ pub trait Course: Send + Sync {
 /// How often a first term is written again on a busy machine, whose answers come too late.
 const TRIES: usize = 20;
 
-/// Makes sure that the lock has a first term, if the seed is even.
-async fn prepared(lock: Lock, seed: u64) -> Lock {
-    if seed.is_multiple_of(2) { created(lock, 7).await } else { lock }
-}
-
-/// Makes sure that the lock has this first term.
-async fn created(mut lock: Lock, term: u64) -> Lock {
+/// Makes sure that the lock has a first term, if its model asks for one or the seed is even.
+async fn prepared(mut lock: Lock, seed: u64) -> Lock {
+    let Some(term) = lock.model.first_term.or(seed.is_multiple_of(2).then_some(7)) else {
+        return lock;
+    };
     let store = (lock.open)();
     let mut made = store.create(term).await;
     for _ in 1..TRIES {
@@ -178,17 +179,6 @@ impl Course for FileCourse {
     }
 }
 
-fn blob(settings: AzureSettings, clock: Arc<RaceClock>) -> Lock {
-    Lock {
-        model: Model::AZURE,
-        open: Box::new(move || Arc::new(Azure::open(settings.clone()).expect("good settings"))),
-        clock,
-        lengths: OF_AZURE,
-        disturb: None,
-        keep: Box::new(()),
-    }
-}
-
 /// `azure:` on the server that follows Microsoft's tables, with a server for each lane.
 pub struct TableCourse(Vec<Arc<BlobServer>>);
 
@@ -219,7 +209,15 @@ impl Course for TableCourse {
         let settings = server.settings("team", &fresh("orders"));
         let passing = Arc::clone(&server);
         let clock = RaceClock::new(Passes::There(Box::new(move |by| passing.advance(by))));
-        let lock = prepared(blob(settings, clock), seed).await;
+        let lock = Lock {
+            model: Model::AZURE,
+            open: Box::new(move || Arc::new(Azure::open(settings.clone()).expect(GOOD))),
+            clock,
+            lengths: OF_AZURE,
+            disturb: None,
+            keep: Box::new(()),
+        };
+        let lock = prepared(lock, seed).await;
         let disturb = move |before: bool| {
             server.inject("any", [if before { Fault::DropBefore } else { Fault::DropAfter }]);
         };
@@ -233,359 +231,140 @@ fn fresh(name: &str) -> String {
     format!("{name}-{}", COUNTED.fetch_add(1, Ordering::Relaxed))
 }
 
-/// `azure:` on Azurite, whose time passes by itself: no lease ends during a race.
-pub struct AzuriteCourse(Arc<Azurite>);
+/// Opens the lock of a race as another client would, sharing nothing but the store.
+type Opener = Box<dyn Fn() -> Arc<dyn LeaseAdmin> + Send + Sync>;
 
-impl AzuriteCourse {
-    pub fn start() -> Self {
-        Self(Azurite::shared())
+/// A store on a server that all races share, where each has an election of its own. Where the server counts the
+/// time, it passes by itself, so that no lease ends during a race; the time of observers passes in the race.
+pub struct ServerCourse {
+    name: &'static str,
+    model: Model,
+    lengths: &'static [Duration],
+    /// Returns what opens the election of this name. It keeps the server running.
+    election: Box<dyn Fn(&str) -> Opener + Send + Sync>,
+}
+
+impl ServerCourse {
+    fn new<Settings: Send + Sync + 'static>(
+        name: &'static str,
+        model: Model,
+        settings: impl Fn(&str) -> Settings + Send + Sync + 'static,
+        open: impl Fn(&Settings) -> Arc<dyn LeaseAdmin> + Copy + Send + Sync + 'static,
+    ) -> Self {
+        let lengths = if model.observed { ANY } else { OF_AZURE };
+        let election = move |name: &str| -> Opener {
+            let settings = settings(name);
+            Box::new(move || open(&settings))
+        };
+        Self { name, model, lengths, election: Box::new(election) }
+    }
+
+    /// `azure:` on Azurite, which rounds the rest of a lease to the nearest second, where Azure may cut it off,
+    /// and lets a renewal by another client revive a lease that has ended.
+    pub fn azurite() -> Self {
+        let server = Azurite::shared();
+        let model = Model { rounding: Duration::from_secs(2), ..Model::AZURE };
+        let settings = move |name: &str| server.settings("races", name);
+        Self::new("azure on Azurite", model, settings, |it| {
+            Arc::new(Azure::open(it.clone()).expect(GOOD))
+        })
+    }
+
+    /// `consul:` on Consul itself.
+    pub fn consul() -> Self {
+        let server = ConsulServer::shared();
+        let settings = move |name: &str| server.settings(name);
+        Self::new("consul", Model::CONSUL, settings, |it| Arc::new(Consul::open(it).expect(GOOD)))
+    }
+
+    /// `etcd:` on etcd itself.
+    pub fn etcd() -> Self {
+        let server = EtcdServer::shared();
+        let settings = move |name: &str| server.settings(name);
+        Self::new("etcd", Model::ETCD, settings, |it| Arc::new(Etcd::open(it).expect(GOOD)))
+    }
+
+    /// `gs:` on an emulator.
+    pub fn gcs() -> Self {
+        let server = GcsServer::shared();
+        let settings = move |name: &str| server.settings(name);
+        Self::new("gcs", Model::REGISTER, settings, |it| gcs::open(it).expect(GOOD))
+    }
+
+    /// `kubernetes:` on a real kube-apiserver.
+    pub fn kubernetes() -> Self {
+        let lease = RealLease::start();
+        let settings =
+            move |name: &str| KubernetesSettings { name: name.to_owned(), ..lease.settings() };
+        let open = |it: &KubernetesSettings| -> Arc<dyn LeaseAdmin> {
+            Arc::new(Kubernetes::open(it).expect(GOOD))
+        };
+        let name = "kubernetes on a kube-apiserver";
+        Self { lengths: OF_KUBERNETES, ..Self::new(name, Model::KUBERNETES, settings, open) }
+    }
+
+    /// `mongodb:` on mongo-java-server, without the front, so that writes meet there.
+    pub fn mongodb() -> Self {
+        let server = MongoServer::shared();
+        let settings = move |name: &str| server.bare_settings(name);
+        Self::new("mongodb", Model::REGISTER, settings, |it| mongodb::open(it).expect(GOOD))
+    }
+
+    /// `postgres:` on PostgreSQL itself.
+    pub fn postgres() -> Self {
+        let server = PostgresServer::shared();
+        let settings = move |name: &str| server.settings(name);
+        Self::new("postgres", Model::POSTGRES, settings, |it| {
+            Arc::new(Postgres::open(it).expect(GOOD))
+        })
+    }
+
+    /// `redis:` on Redis itself.
+    pub fn redis() -> Self {
+        let server = RedisServer::shared();
+        let settings = move |name: &str| server.settings(name);
+        Self::new("redis", Model::REDIS, settings, |it| Arc::new(Redis::open(it).expect(GOOD)))
+    }
+
+    /// `s3:` on a real server.
+    pub fn s3() -> Self {
+        let server = S3Server::shared();
+        let settings = move |name: &str| server.settings(name);
+        Self::new("s3", Model::REGISTER, settings, |it| s3::open(it).expect(GOOD))
+    }
+
+    /// `zookeeper:` on ZooKeeper itself.
+    pub fn zookeeper() -> Self {
+        let server = ZookeeperServer::shared();
+        let settings = move |name: &str| server.settings(name);
+        Self::new("zookeeper", Model::ZOOKEEPER, settings, |it| {
+            Arc::new(Zookeeper::open(it).expect(GOOD))
+        })
     }
 }
 
 #[async_trait]
-impl Course for AzuriteCourse {
+impl Course for ServerCourse {
     fn name(&self) -> &'static str {
-        "azure on Azurite"
+        self.name
     }
 
-    /// Until the shortest lease ends, by Azurite's rounding: after that, Azurite lets a renewal by
-    /// another client revive it.
+    fn lanes(&self) -> usize {
+        4
+    }
+
+    /// Until the shortest lease ends, if the server counts it.
     fn longest(&self) -> Option<Duration> {
-        Some(Duration::from_secs(13))
-    }
-
-    fn lanes(&self) -> usize {
-        4
+        (!self.model.observed).then(|| self.lengths[0] - self.model.rounding)
     }
 
     async fn lock(&self, _lane: usize, seed: u64) -> Lock {
-        let settings = self.0.settings("races", &fresh("orders"));
-        let mut lock = blob(settings, RaceClock::new(Passes::Itself));
-        // Azurite rounds the rest of a lease to the nearest second, and Azure may cut it off.
-        lock.model.rounding = Duration::from_secs(2);
-        prepared(lock, seed).await
-    }
-}
-
-/// `consul:` on Consul itself, whose time passes by itself: no lease ends during a race.
-pub struct ConsulCourse(Arc<ConsulServer>);
-
-impl ConsulCourse {
-    pub fn start() -> Self {
-        Self(ConsulServer::shared())
-    }
-}
-
-#[async_trait]
-impl Course for ConsulCourse {
-    fn name(&self) -> &'static str {
-        "consul"
-    }
-
-    fn lanes(&self) -> usize {
-        4
-    }
-
-    /// Until the shortest lease ends.
-    fn longest(&self) -> Option<Duration> {
-        Some(OF_AZURE[0])
-    }
-
-    async fn lock(&self, _lane: usize, seed: u64) -> Lock {
-        let settings = self.0.settings(&format!("race-{seed}-{}", fresh("orders")));
+        let passes = if self.model.observed { Passes::Here } else { Passes::Itself };
         let lock = Lock {
-            model: Model::CONSUL,
-            open: Box::new(move || Arc::new(Consul::open(&settings).expect("good settings"))),
-            clock: RaceClock::new(Passes::Itself),
-            lengths: OF_AZURE,
-            disturb: None,
-            keep: Box::new(()),
-        };
-        // The indexes of Consul, which a term is not below, are no part of the model.
-        created(lock, 1 << 40).await
-    }
-}
-
-/// `etcd:` on etcd itself, whose time passes by itself: no lease ends during a race.
-pub struct EtcdCourse(Arc<EtcdServer>);
-
-impl EtcdCourse {
-    pub fn start() -> Self {
-        Self(EtcdServer::shared())
-    }
-}
-
-#[async_trait]
-impl Course for EtcdCourse {
-    fn name(&self) -> &'static str {
-        "etcd"
-    }
-
-    fn lanes(&self) -> usize {
-        4
-    }
-
-    /// Until the shortest lease ends.
-    fn longest(&self) -> Option<Duration> {
-        Some(OF_AZURE[0])
-    }
-
-    async fn lock(&self, _lane: usize, seed: u64) -> Lock {
-        let settings = self.0.settings(&format!("race-{seed}-{}", fresh("orders")));
-        let lock = Lock {
-            model: Model::ETCD,
-            open: Box::new(move || Arc::new(Etcd::open(&settings).expect("good settings"))),
-            clock: RaceClock::new(Passes::Itself),
-            lengths: OF_AZURE,
-            disturb: None,
-            keep: Box::new(()),
-        };
-        // The revisions of etcd, which a term is not below, are no part of the model.
-        created(lock, 1 << 40).await
-    }
-}
-
-/// `postgres:` on PostgreSQL itself, whose time passes by itself: no lease ends during a race.
-pub struct PostgresCourse(Arc<PostgresServer>);
-
-impl PostgresCourse {
-    pub fn start() -> Self {
-        Self(PostgresServer::shared())
-    }
-}
-
-#[async_trait]
-impl Course for PostgresCourse {
-    fn name(&self) -> &'static str {
-        "postgres"
-    }
-
-    fn lanes(&self) -> usize {
-        4
-    }
-
-    /// Until the shortest lease ends.
-    fn longest(&self) -> Option<Duration> {
-        Some(OF_AZURE[0])
-    }
-
-    async fn lock(&self, _lane: usize, seed: u64) -> Lock {
-        let settings = self.0.settings(&format!("race-{seed}-{}", fresh("orders")));
-        let lock = Lock {
-            model: Model::POSTGRES,
-            open: Box::new(move || Arc::new(Postgres::open(&settings).expect("good settings"))),
-            clock: RaceClock::new(Passes::Itself),
-            lengths: OF_AZURE,
-            disturb: None,
-            keep: Box::new(()),
-        };
-        prepared(lock, seed).await
-    }
-}
-
-/// `redis:` on Redis itself, whose time passes by itself: no lease ends during a race.
-pub struct RedisCourse(Arc<RedisServer>);
-
-impl RedisCourse {
-    pub fn start() -> Self {
-        Self(RedisServer::shared())
-    }
-}
-
-#[async_trait]
-impl Course for RedisCourse {
-    fn name(&self) -> &'static str {
-        "redis"
-    }
-
-    fn lanes(&self) -> usize {
-        4
-    }
-
-    /// Until the shortest lease ends.
-    fn longest(&self) -> Option<Duration> {
-        Some(OF_AZURE[0])
-    }
-
-    async fn lock(&self, _lane: usize, seed: u64) -> Lock {
-        let settings = self.0.settings(&format!("race-{seed}-{}", fresh("orders")));
-        let lock = Lock {
-            model: Model::REDIS,
-            open: Box::new(move || Arc::new(Redis::open(&settings).expect("good settings"))),
-            clock: RaceClock::new(Passes::Itself),
-            lengths: OF_AZURE,
-            disturb: None,
-            keep: Box::new(()),
-        };
-        prepared(lock, seed).await
-    }
-}
-
-/// `s3:` on a real server. The time of the observers passes in the race.
-pub struct S3Course(Arc<S3Server>);
-
-impl S3Course {
-    pub fn start() -> Self {
-        Self(S3Server::shared())
-    }
-}
-
-#[async_trait]
-impl Course for S3Course {
-    fn name(&self) -> &'static str {
-        "s3"
-    }
-
-    fn lanes(&self) -> usize {
-        4
-    }
-
-    async fn lock(&self, _lane: usize, seed: u64) -> Lock {
-        let settings = self.0.settings(&format!("race-{seed}-{}", fresh("orders")));
-        let lock = Lock {
-            model: Model::REGISTER,
-            open: Box::new(move || s3::open(&settings).expect("good settings")),
-            clock: RaceClock::new(Passes::Here),
-            lengths: ANY,
-            disturb: None,
-            keep: Box::new(()),
-        };
-        prepared(lock, seed).await
-    }
-}
-
-/// `gs:` on an emulator. The time of the observers passes in the race.
-pub struct GcsCourse(Arc<GcsServer>);
-
-impl GcsCourse {
-    pub fn start() -> Self {
-        Self(GcsServer::shared())
-    }
-}
-
-#[async_trait]
-impl Course for GcsCourse {
-    fn name(&self) -> &'static str {
-        "gcs"
-    }
-
-    fn lanes(&self) -> usize {
-        4
-    }
-
-    async fn lock(&self, _lane: usize, seed: u64) -> Lock {
-        let settings = self.0.settings(&format!("race-{seed}-{}", fresh("orders")));
-        let lock = Lock {
-            model: Model::REGISTER,
-            open: Box::new(move || gcs::open(&settings).expect("good settings")),
-            clock: RaceClock::new(Passes::Here),
-            lengths: ANY,
-            disturb: None,
-            keep: Box::new(()),
-        };
-        prepared(lock, seed).await
-    }
-}
-
-/// `mongodb:` on mongo-java-server, without the front, so that writes meet there. The time of the observers
-/// passes in the race.
-pub struct MongoCourse(Arc<MongoServer>);
-
-impl MongoCourse {
-    pub fn start() -> Self {
-        Self(MongoServer::shared())
-    }
-}
-
-#[async_trait]
-impl Course for MongoCourse {
-    fn name(&self) -> &'static str {
-        "mongodb"
-    }
-
-    fn lanes(&self) -> usize {
-        4
-    }
-
-    async fn lock(&self, _lane: usize, seed: u64) -> Lock {
-        let settings = self.0.bare_settings(&format!("race-{seed}-{}", fresh("orders")));
-        let lock = Lock {
-            model: Model::REGISTER,
-            open: Box::new(move || mongodb::open(&settings).expect("good settings")),
-            clock: RaceClock::new(Passes::Here),
-            lengths: ANY,
-            disturb: None,
-            keep: Box::new(()),
-        };
-        prepared(lock, seed).await
-    }
-}
-
-/// `zookeeper:` on ZooKeeper itself, whose time passes by itself: no lease ends during a race.
-pub struct ZookeeperCourse(Arc<ZookeeperServer>);
-
-impl ZookeeperCourse {
-    pub fn start() -> Self {
-        Self(ZookeeperServer::shared())
-    }
-}
-
-#[async_trait]
-impl Course for ZookeeperCourse {
-    fn name(&self) -> &'static str {
-        "zookeeper"
-    }
-
-    fn lanes(&self) -> usize {
-        4
-    }
-
-    /// Until the shortest lease ends.
-    fn longest(&self) -> Option<Duration> {
-        Some(OF_AZURE[0])
-    }
-
-    async fn lock(&self, _lane: usize, seed: u64) -> Lock {
-        let settings = self.0.settings(&format!("race-{seed}-{}", fresh("orders")));
-        let lock = Lock {
-            model: Model::ZOOKEEPER,
-            open: Box::new(move || Arc::new(Zookeeper::open(&settings).expect("good settings"))),
-            clock: RaceClock::new(Passes::Itself),
-            lengths: OF_AZURE,
-            disturb: None,
-            keep: Box::new(()),
-        };
-        // The numbers of transactions, which a term is not below, are no part of the model.
-        created(lock, 1 << 40).await
-    }
-}
-
-/// `kubernetes:` on a real kube-apiserver. The time of the observers passes in the race.
-pub struct LeaseCourse(RealLease);
-
-impl LeaseCourse {
-    pub fn start() -> Self {
-        Self(RealLease::start())
-    }
-}
-
-#[async_trait]
-impl Course for LeaseCourse {
-    fn name(&self) -> &'static str {
-        "kubernetes on a kube-apiserver"
-    }
-
-    fn lanes(&self) -> usize {
-        4
-    }
-
-    async fn lock(&self, _lane: usize, seed: u64) -> Lock {
-        let settings = KubernetesSettings { name: fresh("orders"), ..self.0.settings() };
-        let lock = Lock {
-            model: Model::KUBERNETES,
-            open: Box::new(move || Arc::new(Kubernetes::open(&settings).expect("good settings"))),
-            clock: RaceClock::new(Passes::Here),
-            lengths: OF_KUBERNETES,
+            model: self.model.clone(),
+            open: (self.election)(&format!("race-{seed}-{}", fresh("orders"))),
+            clock: RaceClock::new(passes),
+            lengths: self.lengths,
             disturb: None,
             keep: Box::new(()),
         };

@@ -75,12 +75,15 @@ pub struct Model {
     pub ends_dropped: bool,
     /// Whether a term is above the number of times that the lease was taken.
     pub counts_takings: bool,
-    /// The first term of a lock that was created before the race.
+    /// The first term of a lock that was created before the race. In the model of a store, the one that each race
+    /// needs.
     pub first_term: Option<u64>,
 }
 
 const SECOND: Duration = Duration::from_secs(1);
 const TICK: Duration = Duration::from_nanos(1);
+/// A term above the numbers that a server gives by itself, such as an index of its log.
+const ABOVE_ALL_INDEXES: u64 = 1 << 40;
 
 impl Model {
     /// The model of `memory:`.
@@ -137,6 +140,7 @@ impl Model {
         tells_end: false,
         unit: SECOND,
         in_steps: true,
+        first_term: Some(ABOVE_ALL_INDEXES),
         ..Self::MEMORY
     };
 
@@ -154,7 +158,12 @@ impl Model {
 
     /// The model of `zookeeper:` with a record, whose term is above all numbers that ZooKeeper has of its own.
     /// A break adds half of the shortest session to the rest of the lease.
-    pub const ZOOKEEPER: Self = Self { tells_end: false, rounding: SECOND, ..Self::MEMORY };
+    pub const ZOOKEEPER: Self = Self {
+        tells_end: false,
+        rounding: SECOND,
+        first_term: Some(ABOVE_ALL_INDEXES),
+        ..Self::MEMORY
+    };
 
     fn length(&self, bid: &Bid) -> Duration {
         let units = bid.lease_duration.as_nanos().div_ceil(self.unit.as_nanos());
