@@ -1,7 +1,10 @@
 //! Parses and formats durations: `15s`, `1m30s`, `1.5m`, `500ms`. Other units, numbers without a unit
 //! and parts of a millisecond are rejected.
 
+use std::borrow::Cow;
 use std::time::Duration;
+
+use crate::lease::text::excerpt;
 
 /// The units, largest first, with their lengths in milliseconds.
 const UNITS: [(&str, u64); 4] = [("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)];
@@ -22,7 +25,7 @@ pub const LONGEST: Duration = Duration::from_secs(10_000 * 3_600);
 /// ```
 ///
 /// # Errors
-/// Returns what is wrong, without the text itself.
+/// Returns what is wrong, with at most 20 characters of the text.
 pub fn parse(text: &str) -> Result<Duration, String> {
     if text.is_empty() {
         return Err("is empty".to_owned());
@@ -36,7 +39,7 @@ pub fn parse(text: &str) -> Result<Duration, String> {
             return Err(unreadable(rest));
         }
         let (fraction, tail) = match tail.strip_prefix('.').map(digits) {
-            Some(("", _)) => return Err(format!("has no digit after {number}.")),
+            Some(("", _)) => return Err(format!("has no digit after {}.", shown(number))),
             Some(split) => split,
             None => ("", tail),
         };
@@ -44,7 +47,7 @@ pub fn parse(text: &str) -> Result<Duration, String> {
         let (unit, tail) = tail.split_at(word);
         if unit.is_empty() {
             return Err(if tail.is_empty() {
-                format!("has no unit after {rest}")
+                format!("has no unit after {}", shown(rest))
             } else {
                 unreadable(tail)
             });
@@ -104,11 +107,16 @@ fn unreadable(rest: &str) -> String {
     }
 }
 
+/// Returns a part of the text as messages show it.
+fn shown(part: &str) -> Cow<'static, str> {
+    excerpt(part.to_owned().into(), 20)
+}
+
 fn wrong_unit(unit: &str) -> String {
     if UNITS.iter().any(|(name, _)| *name == unit) {
         format!("has {unit:?} twice, or after a smaller unit")
     } else {
-        format!("has the unknown unit {unit:?}")
+        format!("has the unknown unit {:?}", shown(unit))
     }
 }
 
