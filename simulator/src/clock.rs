@@ -1,6 +1,7 @@
 //! The clocks of one machine: boot, raw and wall. Each is linear in true time until it is
 //! disturbed.
 
+use std::cell::Cell;
 use std::time::Duration;
 
 use tenure::clock::Moment;
@@ -31,6 +32,8 @@ pub struct Clocks {
     ppm: i64,
     /// The same of raw, which is never slewed.
     raw_ppm: i64,
+    /// The last reading and its true time: one instant is read several times.
+    last: Cell<(Instant, Moment)>,
 }
 
 /// Names one of the three clocks.
@@ -47,13 +50,19 @@ impl Clocks {
     pub fn new(drift_ppm: i64, start: [u64; 2], wall_ahead: i64) -> Self {
         let [boot, raw] = start;
         let wall = EPOCH.saturating_add_signed(wall_ahead);
-        Self { at: 0, boot, raw, wall, ppm: drift_ppm, raw_ppm: drift_ppm }
+        let last = Cell::new((0, moment([boot, raw, wall])));
+        Self { at: 0, boot, raw, wall, ppm: drift_ppm, raw_ppm: drift_ppm, last }
     }
 
     /// Returns the readings at `now`.
     pub fn read(&self, now: Instant) -> Moment {
-        let [boot, raw, wall] = self.readings(now).map(Duration::from_nanos);
-        Moment { boot, raw, wall }
+        let (at, last) = self.last.get();
+        if at == now {
+            return last;
+        }
+        let read = moment(self.readings(now));
+        self.last.set((now, read));
+        read
     }
 
     fn readings(&self, now: Instant) -> [u64; 3] {
@@ -89,6 +98,7 @@ impl Clocks {
             Which::Wall => &mut self.wall,
         };
         *reading = reading.saturating_add_signed(by_ns);
+        self.last.set((now, moment(self.readings(now))));
     }
 
     /// Changes the rate of boot and wall, as a time service does; raw is unaffected.
@@ -118,4 +128,9 @@ impl Clocks {
         let length = length.cast_signed();
         self.jump(which, -(length + drift(length, ppm)), now);
     }
+}
+
+fn moment(readings: [u64; 3]) -> Moment {
+    let [boot, raw, wall] = readings.map(Duration::from_nanos);
+    Moment { boot, raw, wall }
 }
