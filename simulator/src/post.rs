@@ -204,7 +204,7 @@ impl World<'_> {
             return Step::Done(Ok(Answer::Snapshot(sight)));
         }
         let mut wrote = None;
-        let (news, claim) = (self.store.news(), self.store.claim());
+        let (news, specs) = (self.store.news(), self.store.specs());
         let done = self.store.step(&message.op, message.stage, self.now, &mut wrote);
         if let Some((term, nonce)) = wrote {
             let leadership = Leadership { term, nonce, node, life, revoked_at: None };
@@ -215,7 +215,7 @@ impl World<'_> {
         if self.store.kind().notifies() && self.store.news() != news {
             self.wake_standbys();
         } else if matches!(self.store.kind(), Kind::Object | Kind::Document)
-            && self.store.claim() != claim
+            && self.store.specs() != specs
         {
             self.show_standbys();
         }

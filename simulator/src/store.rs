@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use tenure::election::{Answer, Op};
 use tenure::lease::{
-    Cause, Claim, Failure, LeaseId, Nonce, Record, Rules, Snapshot, StoreError, Successor, Version,
+    Cause, Failure, LeaseId, Nonce, Record, Rules, Snapshot, StoreError, Successor, Version,
 };
 
 use super::clock::{self, EPOCH};
@@ -263,6 +263,11 @@ impl Store {
         self.news
     }
 
+    /// Returns the number of claims that observers have seen of the object, one for each renewal.
+    pub fn specs(&self) -> u64 {
+        self.specs
+    }
+
     /// Returns whether this lease is held, and not breaking.
     pub fn is_leased_to(&self, lease: LeaseId) -> bool {
         match self.kind {
@@ -318,11 +323,6 @@ impl Store {
         let rest = span(until.saturating_sub(self.time(now))).cast_signed();
         (rest - clock::drift(rest, self.ppm) + clock::drift(clock::drift(rest, self.ppm), self.ppm))
             .cast_unsigned()
-    }
-
-    /// Returns what observers see of the lease, where they count its time.
-    pub fn claim(&self) -> Option<Claim> {
-        self.see().claim
     }
 
     /// Returns the acquisition that a notice names as the holder.

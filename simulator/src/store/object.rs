@@ -145,10 +145,7 @@ impl Store {
 
     /// Returns the result of a read.
     pub(super) fn see(&self) -> Snapshot {
-        let claim = self
-            .standing
-            .as_ref()
-            .map(|it| Claim { spec: it.spec.clone(), lease_duration: it.length });
+        let claim = self.claim();
         // If the holder did not write the record, only the term is known.
         let third_party = self.standing.as_ref().is_some_and(|it| it.nonce != self.record.nonce);
         let record = match third_party {
@@ -162,6 +159,12 @@ impl Store {
             claim,
             ends_in: None,
         }
+    }
+
+    /// Returns what observers see of the lease, where they count its time.
+    pub fn claim(&self) -> Option<Claim> {
+        let standing = self.standing.as_ref()?;
+        Some(Claim { spec: standing.spec.clone(), lease_duration: standing.length })
     }
 
     fn is_under(&self, bid: &Bid) -> bool {
