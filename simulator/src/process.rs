@@ -35,7 +35,8 @@ pub struct Node {
     pub plan: NodePlan,
     pub clocks: Clocks,
     pub link: Link,
-    pub process: Option<Process>,
+    /// Its process, boxed, so that the machines that a check goes through are small.
+    pub process: Option<Box<Process>>,
     /// The number of processes so far.
     pub life: u32,
     /// Nothing runs on the machine before this.
@@ -271,7 +272,7 @@ impl Node {
             contact_due: None,
             store: StoreHealth::default(),
         };
-        self.process = Some(Process {
+        self.process = Some(Box::new(Process {
             engine,
             status,
             waits_for: None,
@@ -307,7 +308,7 @@ impl Node {
             renewals: Renewals::new(moment),
             asked_hold_off: None,
             subscription: Subscription::default(),
-        });
+        }));
     }
 
     /// Draws the randomness for one turn.
@@ -351,7 +352,7 @@ impl Node {
         };
         !self.plan.observe
             && self.workload.child.is_none()
-            && self.process.as_ref().is_some_and(fit)
+            && self.process.as_deref().is_some_and(fit)
     }
 
     /// Arms the driver's timer for the core's next deadline.

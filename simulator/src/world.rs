@@ -310,7 +310,7 @@ impl<'a> World<'a> {
     }
 
     pub(super) fn process_of(&self, node: u8) -> Option<&super::process::Process> {
-        self.nodes[usize::from(node)].process.as_ref()
+        self.nodes[usize::from(node)].process.as_deref()
     }
 
     pub(super) fn is_waiting(&self, node: u8, life: u32, id: RequestId) -> bool {
