@@ -239,7 +239,6 @@ impl Election {
     /// one second.
     #[must_use]
     pub fn poll_timeout(&self, now: Moment) -> Duration {
-        let belief = self.role.held_lease().map_or(Duration::MAX, |it| it.belief.until_end(now));
         let next = match (&self.in_flight, &self.pending_release) {
             (Some(_), _) => Duration::MAX,
             (None, Some(pending_release)) => self
@@ -247,7 +246,10 @@ impl Election {
                 .min(self.time_to_release(pending_release, now)),
             (None, None) => self.until_next_request(now).min(self.stream.until_silent(now)),
         };
-        belief.min(next).min(self.until_drained(now))
+        let Some(held) = self.role.held_lease() else {
+            return next;
+        };
+        next.min(held.belief.until_end(now)).min(self.until_drained(now))
     }
 
     /// Returns the status for the publishers.
