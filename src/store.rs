@@ -47,6 +47,17 @@ pub mod kubernetes;
 pub mod memory;
 #[cfg(feature = "mongodb")]
 pub mod mongodb;
+#[cfg(any(
+    feature = "consul",
+    feature = "etcd",
+    feature = "gcs",
+    feature = "mongodb",
+    feature = "postgres",
+    feature = "redis",
+    feature = "s3",
+    feature = "zookeeper"
+))]
+mod network;
 #[cfg(feature = "postgres")]
 pub mod postgres;
 #[cfg(feature = "redis")]
@@ -66,7 +77,7 @@ pub mod s3;
     feature = "zookeeper"
 ))]
 mod secret;
-#[cfg(any(feature = "postgres", feature = "zookeeper"))]
+#[cfg(any(feature = "mongodb", feature = "postgres", feature = "redis", feature = "zookeeper"))]
 mod stream;
 #[cfg(any(feature = "consul", feature = "etcd"))]
 mod turns;
@@ -228,27 +239,6 @@ pub fn open(settings: &Settings) -> anyhow::Result<Arc<dyn LeaseAdmin>> {
             anyhow::bail!("this build does not have the store zookeeper:")
         }
         StoreSettings::Memory => Arc::new(memory::Memory::new()),
-    })
-}
-
-/// Reads the files of TLS, which blocks.
-///
-/// # Errors
-/// Returns everything that is wrong with them.
-#[cfg(any(
-    feature = "consul",
-    feature = "etcd",
-    feature = "gcs",
-    feature = "mongodb",
-    feature = "postgres",
-    feature = "redis",
-    feature = "s3",
-    feature = "zookeeper"
-))]
-fn load_tls(files: &crate::config::StoreTls) -> anyhow::Result<crate::tls::ClientTls> {
-    crate::tls::ClientTls::load(files.own.as_ref(), files.ca_file.as_deref()).map_err(|faults| {
-        let faults: Vec<_> = faults.iter().map(ToString::to_string).collect();
-        anyhow::anyhow!("{}", faults.join("; "))
     })
 }
 

@@ -14,6 +14,7 @@ use time::OffsetDateTime;
 use time::format_description::well_known::Rfc2822;
 use tokio::time::timeout;
 
+use super::network::{NetworkError, load_tls};
 use crate::clock::{self, Moment};
 use crate::config::StoreTls;
 use crate::http::client::{self, Cause};
@@ -51,7 +52,7 @@ impl StoreClient {
     /// Returns an error if the files of TLS are not usable.
     pub(super) fn open(tls: Option<&StoreTls>, request_timeout: Duration) -> anyhow::Result<Self> {
         Ok(Self {
-            tls: tls.map(super::load_tls).transpose()?,
+            tls: tls.map(load_tls).transpose()?,
             resolver: Resolver::default(),
             patience: request_timeout / 4,
             last: Mutex::default(),
@@ -130,31 +131,25 @@ pub(super) struct Peer<'a> {
     pub(super) kind: &'a str,
 }
 
-/// Why a request has no answer.
-pub(super) enum Broken {
-    /// The server cannot be reached: name resolution or certificate.
-    Network(String),
-    /// The connection failed, or broke during the request. One immediate retry is worthwhile.
-    Disconnected(String),
-}
-
 /// Converts the error of a request without an answer.
-pub(super) fn broken(error: &reqwest::Error, peer: &Peer<'_>) -> Broken {
+pub(super) fn broken(error: &reqwest::Error, peer: &Peer<'_>) -> NetworkError {
     let Peer { name, setting, files, kind } = peer;
     match client::cause(error) {
-        Cause::Certificate(why) => Broken::Network(format!(
+        Cause::Certificate(why) => NetworkError::Unreachable(format!(
             "TLS with {name} failed: {why}; check {files} and that the server's certificate is valid \
              for the host in {setting}"
         )),
-        Cause::Unresolved(why) => Broken::Network(format!("{why}: check {setting}")),
+        Cause::Unresolved(why) => NetworkError::Unreachable(format!("{why}: check {setting}")),
         Cause::Io(kind) if error.is_connect() => {
-            Broken::Disconnected(format!("cannot connect to {name}: {kind}"))
+            NetworkError::Disconnected(format!("cannot connect to {name}: {kind}"))
         }
-        Cause::Io(kind) => Broken::Disconnected(format!("the connection to {name} broke: {kind}")),
+        Cause::Io(kind) => {
+            NetworkError::Disconnected(format!("the connection to {name} broke: {kind}"))
+        }
         Cause::Other if error.is_connect() => {
-            Broken::Disconnected(format!("cannot connect to {name}"))
+            NetworkError::Disconnected(format!("cannot connect to {name}"))
         }
-        Cause::Other => Broken::Disconnected(format!(
+        Cause::Other => NetworkError::Disconnected(format!(
             "the connection to {name} broke, or it is not an HTTP server: where {kind} expects TLS, \
              set {}",
             files.split(',').next().unwrap_or_default()

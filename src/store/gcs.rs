@@ -12,7 +12,8 @@ use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue};
 use reqwest::{Method, Url};
 use serde::Deserialize;
 
-use super::client::{self, Broken, Peer, StoreClient, escaped};
+use super::client::{self, Peer, StoreClient, escaped};
+use super::network::in_time;
 use super::register::error::RegisterError;
 use super::register::{self, If, Register, Registered, Slot, Tagged, Written};
 use super::renewed::Renewed;
@@ -111,11 +112,7 @@ impl Bucket {
     ) -> Result<Answer, RegisterError> {
         let bound = self.settings.request_timeout;
         let asked = self.attempt(method, path, query, body, place);
-        let outcome = tokio::time::timeout(bound, asked).await.unwrap_or_else(|_| {
-            let message = format!("{} did not answer within {bound:?}", self.server);
-            Err(RegisterError::Timeout(message))
-        });
-        match (outcome, &self.token) {
+        match (in_time(bound, &self.server, asked).await, &self.token) {
             (Err(RegisterError::Credential(why)), Some(token)) => {
                 token.distrust();
                 Err(RegisterError::Credential(match token.failure() {
@@ -174,10 +171,7 @@ impl Bucket {
             files: "--store-ca-file,",
             kind: "the server",
         };
-        match client::broken(error, &peer) {
-            Broken::Network(why) => RegisterError::Network(why),
-            Broken::Disconnected(why) => RegisterError::Disconnected(why),
-        }
+        client::broken(error, &peer).into()
     }
 
     /// Returns the names of elections in the same place.

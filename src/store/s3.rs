@@ -15,7 +15,8 @@ use self::credential::Keys;
 use self::errors::Asked;
 use self::signature::Scope;
 use self::xml::Elements;
-use super::client::{self, Broken, Peer, StoreClient};
+use super::client::{self, Peer, StoreClient};
+use super::network::in_time;
 use super::register::error::RegisterError;
 use super::register::{self, If, Register, Registered, Slot, Tagged, Written};
 use super::renewed::Renewed;
@@ -124,10 +125,7 @@ impl Bucket {
     ) -> Result<Answer, RegisterError> {
         let bound = self.settings.request_timeout;
         let asked = self.attempt(method, place, query, headers, body);
-        let outcome = tokio::time::timeout(bound, asked).await.unwrap_or_else(|_| {
-            Err(RegisterError::Timeout(format!("{} did not answer within {bound:?}", self.server)))
-        });
-        match outcome {
+        match in_time(bound, &self.server, asked).await {
             Err(RegisterError::Credential(why)) => {
                 self.keys.distrust();
                 Err(RegisterError::Credential(match self.keys.failure() {
@@ -199,13 +197,8 @@ impl Bucket {
             "--s3-endpoint"
         };
         let files = "--store-ca-file,";
-        match client::broken(
-            error,
-            &Peer { name: &self.server, setting, files, kind: "the server" },
-        ) {
-            Broken::Network(why) => RegisterError::Network(why),
-            Broken::Disconnected(why) => RegisterError::Disconnected(why),
-        }
+        let peer = Peer { name: &self.server, setting, files, kind: "the server" };
+        client::broken(error, &peer).into()
     }
 
     /// Returns the server's name for the state of an object that an answer shows.

@@ -47,7 +47,7 @@ impl Drop for Turn<'_> {
     }
 }
 
-impl Turn<'_> {
+impl<'a> Turn<'a> {
     /// Records whether the server has answered the last request; not yet, while it is under way.
     pub(super) fn set_answered(&mut self, is_answered: bool) {
         self.is_answered = is_answered;
@@ -59,7 +59,7 @@ impl Turn<'_> {
     }
 
     /// Returns host and port of the server.
-    pub(super) fn name(&self) -> &str {
+    pub(super) fn name(&self) -> &'a str {
         self.turns.servers[self.at].authority()
     }
 }

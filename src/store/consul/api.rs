@@ -18,6 +18,7 @@ use super::wire::{self, Created, Entry, Session, Txn, Undone};
 use crate::config::ConsulSettings;
 use crate::http::client::{self, BodyError};
 use crate::store::client::{StoreClient, date};
+use crate::store::network::in_time;
 use crate::store::renewed::Renewed;
 use crate::store::turns::{Turn, Turns};
 
@@ -229,12 +230,9 @@ impl Call<'_> {
         query: &str,
         body: Option<&Value>,
     ) -> Result<Got, ConsulError> {
-        let bound = self.api.timeout;
         self.turn.set_answered(false);
-        let sent = tokio::time::timeout(bound, self.send(method, path, query, body)).await;
-        sent.unwrap_or_else(|_| {
-            Err(ConsulError::Timeout(format!("{} did not answer within {bound:?}", self.server())))
-        })
+        let (bound, server) = (self.api.timeout, self.turn.name());
+        in_time(bound, server, self.send(method, path, query, body)).await
     }
 
     /// Sends a request and reads the answer, for as long as that takes.

@@ -3,7 +3,8 @@
 
 use crate::lease::text::is_printable;
 use crate::lease::{Cause, Failure, StoreError};
-use crate::store::client::{self, Broken, Peer};
+use crate::store::client::{self, Peer};
+use crate::store::network::NetworkError;
 
 /// Why a request had no answer that can be used. The text is for people.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -26,15 +27,9 @@ pub(super) enum ConsulError {
     /// The server rejected the request as invalid, or its answer is unusable: a setting is wrong.
     #[error("{0}")]
     Invalid(String),
-    /// No answer within request-timeout.
-    #[error("{0}")]
-    Timeout(String),
-    /// The server cannot be reached: name resolution or certificate.
-    #[error("{0}")]
-    Network(String),
-    /// The connection failed, or broke during the request. One immediate retry is worthwhile.
-    #[error("{0}")]
-    Disconnected(String),
+    /// There is no answer.
+    #[error(transparent)]
+    Network(#[from] NetworkError),
 }
 
 impl ConsulError {
@@ -49,13 +44,9 @@ impl From<ConsulError> for StoreError {
     fn from(error: ConsulError) -> Self {
         let message = error.to_string();
         let cause = match error {
-            ConsulError::Disconnected(_) => {
-                return Self::RetryNow(Failure::new(Cause::Network, message));
-            }
+            ConsulError::Network(error) => return error.into(),
             ConsulError::Token(_) | ConsulError::Denied(_) | ConsulError::Files(_) => Cause::Auth,
             ConsulError::Throttled(_) => Cause::Throttled,
-            ConsulError::Timeout(_) => Cause::Timeout,
-            ConsulError::Network(_) => Cause::Network,
             ConsulError::Invalid(_) => Cause::Settings,
             ConsulError::Unavailable(_) => Cause::Unavailable,
         };
@@ -104,10 +95,7 @@ pub(super) fn denied(words: &str, said: &str) -> ConsulError {
 pub(super) fn broken(error: &reqwest::Error, server: &str) -> ConsulError {
     let files = "--store-ca-file, --store-cert,";
     let peer = Peer { name: server, setting: "--store", files, kind: "Consul" };
-    match client::broken(error, &peer) {
-        Broken::Network(why) => ConsulError::Network(why),
-        Broken::Disconnected(why) => ConsulError::Disconnected(why),
-    }
+    client::broken(error, &peer).into()
 }
 
 #[cfg(test)]

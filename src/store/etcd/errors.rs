@@ -5,7 +5,8 @@ use serde_json::Value;
 
 use crate::lease::text::is_printable;
 use crate::lease::{Cause, Failure, StoreError};
-use crate::store::client::{self, Broken, Peer};
+use crate::store::client::{self, Peer};
+use crate::store::network::NetworkError;
 
 /// Why a request had no answer that can be used. The text is for people.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -38,28 +39,15 @@ pub(super) enum EtcdError {
     /// The server rejected the request as invalid, or its answer is unusable: a setting is wrong.
     #[error("{0}")]
     Invalid(String),
-    /// No answer within request-timeout.
-    #[error("{0}")]
-    Timeout(String),
-    /// The server cannot be reached: name resolution or certificate.
-    #[error("{0}")]
-    Network(String),
-    /// The connection failed, or broke during the request. One immediate retry is worthwhile.
-    #[error("{0}")]
-    Disconnected(String),
+    /// There is no answer.
+    #[error(transparent)]
+    Network(#[from] NetworkError),
 }
 
 impl EtcdError {
     /// Returns whether the member itself answered, so that another would answer alike.
     pub(super) fn is_an_answer(&self) -> bool {
-        !matches!(
-            self,
-            Self::Unavailable(_)
-                | Self::Invalid(_)
-                | Self::Timeout(_)
-                | Self::Network(_)
-                | Self::Disconnected(_)
-        )
+        !matches!(self, Self::Unavailable(_) | Self::Invalid(_) | Self::Network(_))
     }
 }
 
@@ -68,13 +56,9 @@ impl From<EtcdError> for StoreError {
     fn from(error: EtcdError) -> Self {
         let message = error.to_string();
         let cause = match error {
-            EtcdError::Disconnected(_) => {
-                return Self::RetryNow(Failure::new(Cause::Network, message));
-            }
+            EtcdError::Network(error) => return error.into(),
             EtcdError::Token(_) | EtcdError::Denied(_) | EtcdError::Files(_) => Cause::Auth,
             EtcdError::Throttled(_) => Cause::Throttled,
-            EtcdError::Timeout(_) => Cause::Timeout,
-            EtcdError::Network(_) => Cause::Network,
             EtcdError::Invalid(_) | EtcdError::NoAuthentication(_) => Cause::Settings,
             EtcdError::Unavailable(_) | EtcdError::LeaseMissing(_) | EtcdError::LeaseExists(_) => {
                 Cause::Unavailable
@@ -164,10 +148,7 @@ fn asks_for_a_token(code: u64, words: &str) -> bool {
 pub(super) fn broken(error: &reqwest::Error, member: &str) -> EtcdError {
     let files = "--store-ca-file, --store-cert,";
     let peer = Peer { name: member, setting: "--store", files, kind: "etcd" };
-    match client::broken(error, &peer) {
-        Broken::Network(why) => EtcdError::Network(why),
-        Broken::Disconnected(why) => EtcdError::Disconnected(why),
-    }
+    client::broken(error, &peer).into()
 }
 
 #[cfg(test)]

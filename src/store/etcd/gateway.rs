@@ -20,6 +20,7 @@ use super::wire::{LeaseAnswer, Plain, Range, SignedIn, Txn};
 use crate::config::EtcdSettings;
 use crate::http::client::{self, BodyError};
 use crate::store::client::date;
+use crate::store::network::in_time;
 use crate::store::turns::{Turn, Turns};
 
 /// The longest answer, or line of a watch, that is read. The values here have some hundred bytes.
@@ -153,10 +154,7 @@ impl Call<'_> {
         &self,
         asked: impl Future<Output = Result<T, EtcdError>>,
     ) -> Result<T, EtcdError> {
-        let bound = self.gateway.timeout;
-        tokio::time::timeout(bound, asked).await.unwrap_or_else(|_| {
-            Err(EtcdError::Timeout(format!("{} did not answer within {bound:?}", self.member())))
-        })
+        in_time(self.gateway.timeout, self.member(), asked).await
     }
 
     /// Sends a request with a token, where a user is set; signs in first if there is none, and once

@@ -8,14 +8,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tokio::sync::Mutex;
-use tokio::time::timeout;
 
 use super::bson::Document;
 use super::connection::{Connection, Login};
 use super::errors::{alone, is_of_document, is_of_one_server, other, secondary};
 use crate::config::{Address, MongoSettings};
 use crate::http::resolver::Resolver;
-use crate::store::load_tls;
+use crate::store::network::{in_time, load_tls};
 use crate::store::register::error::RegisterError;
 use crate::store::secret::Secret;
 use crate::tls::ClientTls;
@@ -131,10 +130,7 @@ impl Access {
         at: usize,
         asked: impl Future<Output = Result<T, RegisterError>>,
     ) -> Result<T, RegisterError> {
-        timeout(self.bound, asked).await.unwrap_or_else(|_| {
-            let (server, bound) = (&self.settings.servers[at], self.bound);
-            Err(RegisterError::Timeout(format!("{server} did not answer within {bound:?}")))
-        })
+        in_time(self.bound, &self.settings.servers[at], asked).await
     }
 
     fn at(&self) -> usize {

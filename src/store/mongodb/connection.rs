@@ -7,18 +7,18 @@ use std::sync::Arc;
 
 use futures::FutureExt;
 use rustls::ClientConfig;
-use rustls::pki_types::ServerName;
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
-use tokio_rustls::TlsConnector;
+use tokio::io::AsyncReadExt;
 use uuid::Uuid;
 
 use super::bson::Document;
-use super::errors::{broken, not_mongodb, reported, unconnected};
+use super::errors::{not_mongodb, reported};
 use super::scram::Scram;
 use super::wire::{self, Build, Hello, Meaning};
 use crate::config::{Address, MongoSettings};
 use crate::http::resolver::Resolver;
+use crate::store::network::NetworkError;
 use crate::store::register::error::RegisterError;
+use crate::store::stream::{self, Stream, broken};
 
 /// The credential for a connection.
 #[derive(Clone)]
@@ -30,11 +30,6 @@ pub(super) enum Login {
     /// None.
     Nobody,
 }
-
-/// What a connection runs over.
-pub(super) trait Stream: AsyncRead + AsyncWrite + Send + Sync + Unpin {}
-
-impl<T: AsyncRead + AsyncWrite + Send + Sync + Unpin> Stream for T {}
 
 /// A connection that is ready for the next command.
 pub(super) struct Connection {
@@ -61,20 +56,8 @@ impl Connection {
         tls: Option<Arc<ClientConfig>>,
         resolver: &Resolver,
     ) -> Result<Self, RegisterError> {
-        let name = server.to_string();
-        let host = server.host.to_string();
-        let connected = resolver.connect(&host, server.port).await;
-        let stream = connected.map_err(|error| unconnected(&error, &name))?;
-        let stream: Box<dyn Stream> = match tls {
-            None => Box::new(stream),
-            Some(tls) => {
-                let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
-                let host = ServerName::try_from(host).map_err(|_| not_mongodb(&name))?;
-                let connected = TlsConnector::from(tls).connect(host, stream).await;
-                Box::new(connected.map_err(|error| broken(&error, &name))?)
-            }
-        };
-        let mut it = Self::over(stream, name);
+        let stream = stream::connect(server, tls, resolver).await?;
+        let mut it = Self::over(stream, server.to_string());
         it.greet(&settings.election).await?;
         it.sign_in(login, &settings.auth_source).await?;
         it.build = Build::of(&it.ask(&wire::build_info()).await?);
@@ -108,11 +91,7 @@ impl Connection {
         self.is_in_step = false;
         self.number = self.number.wrapping_add(1);
         let message = wire::message(self.number, command);
-        let sent = async {
-            self.stream.write_all(&message).await?;
-            self.stream.flush().await
-        };
-        sent.await.map_err(|error| broken(&error, &self.server))?;
+        stream::send(&mut *self.stream, &message, &self.server).await?;
         loop {
             let parsed = wire::parse(&mut self.received).map_err(|()| not_mongodb(&self.server))?;
             match parsed {
@@ -185,11 +164,12 @@ impl Connection {
         self.received.reserve(4 * 1024);
         match self.stream.read_buf(&mut self.received).await {
             Ok(1..) => Ok(()),
-            Ok(0) => Err(RegisterError::Disconnected(format!(
+            Ok(0) => Err(NetworkError::Disconnected(format!(
                 "{} closed the connection, or is no server of MongoDB",
                 self.server
-            ))),
-            Err(error) => Err(broken(&error, &self.server)),
+            ))
+            .into()),
+            Err(error) => Err(broken(&error, &self.server).into()),
         }
     }
 }

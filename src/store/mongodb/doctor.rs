@@ -6,6 +6,7 @@ use super::connection::Connection;
 use super::wire::OLDEST;
 use crate::clock;
 use crate::store::Finding;
+use crate::store::network::NetworkError;
 use crate::store::register::Slot;
 use crate::store::register::doctor::{
     CONDITIONS, CREDENTIAL, Examination, PATIENCE, SERVER, SKEW, TIMINGS, Words, unusable,
@@ -197,7 +198,7 @@ async fn stream(examination: &mut Examination<'_, Collection>, connections: &[Co
         let mut connection = collection.access.connect_another().await?;
         let command = collection.commands.watch(&collection.name(Slot::Lease));
         tokio::time::timeout(PATIENCE, connection.ask(&command)).await.unwrap_or_else(|_| {
-            Err(RegisterError::Timeout(format!("no answer within {PATIENCE:?}")))
+            Err(NetworkError::Timeout(format!("no answer within {PATIENCE:?}")).into())
         })
     };
     match asked.await {

@@ -1,20 +1,15 @@
 //! Errors of requests to MongoDB, by what the caller does next, with the remedy in the message. No message
 //! shows a password.
 
-use std::io;
-
 use super::wire::{Meaning, Reported, meaning};
-use crate::http::client::{self, Cause as Fault};
-use crate::http::resolver::Unconnected;
 use crate::lease::text::is_printable;
+use crate::store::network::NetworkError;
 use crate::store::register::error::RegisterError;
 
 /// Returns whether another server may do better.
 pub(super) fn is_of_one_server(error: &RegisterError) -> bool {
     match error {
-        RegisterError::Disconnected(_)
-        | RegisterError::Network(_)
-        | RegisterError::Timeout(_)
+        RegisterError::Network(_)
         | RegisterError::Unavailable(_)
         | RegisterError::Throttled(_)
         | RegisterError::Invalid(_) => true,
@@ -52,9 +47,9 @@ pub(super) fn reported(error: &Reported, server: &str) -> RegisterError {
              docs/stores/mongodb.md ({said})"
         )),
         Meaning::NotPrimary => {
-            RegisterError::Disconnected(format!("another is the primary ({said})"))
+            NetworkError::Disconnected(format!("another is the primary ({said})")).into()
         }
-        Meaning::Timeout => RegisterError::Timeout(said),
+        Meaning::Timeout => NetworkError::Timeout(said).into(),
         Meaning::Concurrent => RegisterError::Concurrent(said),
         Meaning::Unavailable => RegisterError::Unavailable(said),
         Meaning::UnknownCommand | Meaning::NoStream | Meaning::Invalid => {
@@ -63,39 +58,14 @@ pub(super) fn reported(error: &Reported, server: &str) -> RegisterError {
     }
 }
 
-/// Converts the error of a connection that was not made.
-pub(super) fn unconnected(error: &Unconnected, server: &str) -> RegisterError {
-    match error {
-        Unconnected::Unresolved(why) => RegisterError::Network(format!("{why}: check --store")),
-        Unconnected::Io(kind) => {
-            RegisterError::Disconnected(format!("cannot connect to {server}: {kind}"))
-        }
-    }
-}
-
-/// Converts the error of a connection that broke, or was refused by TLS.
-pub(super) fn broken(error: &io::Error, server: &str) -> RegisterError {
-    match client::cause(error) {
-        Fault::Certificate(why) => RegisterError::Network(format!(
-            "TLS with {server} failed: {why}; check --store-ca-file, --store-cert, and that the server's \
-             certificate is valid for the host in --store"
-        )),
-        Fault::Io(kind) => {
-            RegisterError::Disconnected(format!("the connection to {server} broke: {kind}"))
-        }
-        Fault::Unresolved(_) | Fault::Other => {
-            RegisterError::Disconnected(format!("the connection to {server} broke"))
-        }
-    }
-}
-
 /// Returns the error for a server that takes no writes.
 pub(super) fn secondary(server: &str, primary: Option<&str>) -> RegisterError {
     let primary = primary.map_or(String::new(), |it| format!(", which is {it}"));
-    RegisterError::Disconnected(format!(
+    NetworkError::Disconnected(format!(
         "{server} is not the primary: name the primary{primary} in --store too, with all members of the \
          replica set"
     ))
+    .into()
 }
 
 /// Returns the error for one of several servers that belongs to no replica set.
@@ -136,14 +106,14 @@ mod tests {
             (11, "Credential"),
             (334, "Credential"),
             (13, "Denied"),
-            (10_107, "Disconnected"),
-            (189, "Disconnected"),
-            (91, "Disconnected"),
-            (11_600, "Disconnected"),
-            (11_602, "Disconnected"),
-            (13_435, "Disconnected"),
-            (13_436, "Disconnected"),
-            (50, "Timeout"),
+            (10_107, "Network(Disconnected"),
+            (189, "Network(Disconnected"),
+            (91, "Network(Disconnected"),
+            (11_600, "Network(Disconnected"),
+            (11_602, "Network(Disconnected"),
+            (13_435, "Network(Disconnected"),
+            (13_436, "Network(Disconnected"),
+            (50, "Network(Timeout"),
             (112, "Concurrent"),
             (59, "Invalid"),
             (40_573, "Invalid"),

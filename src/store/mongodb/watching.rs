@@ -16,6 +16,7 @@ use super::Collection;
 use super::connection::Connection;
 use super::errors::not_mongodb;
 use super::wire::{self, Stored};
+use crate::store::network::NetworkError;
 use crate::store::register::Slot;
 use crate::store::register::error::RegisterError;
 
@@ -97,7 +98,7 @@ impl Collection {
             let more = self.commands.more(stream.cursor, WAIT);
             let asked = timeout(WAIT + self.access.bound, stream.connection.ask(&more));
             let answer = asked.await.unwrap_or_else(|_| {
-                Err(RegisterError::Timeout("the server sent nothing for too long".to_owned()))
+                Err(NetworkError::Timeout("the server sent nothing for too long".to_owned()).into())
             })?;
             stream.receive(&answer)?;
         }
@@ -121,9 +122,8 @@ impl Collection {
             Ok(())
         };
         let opened = timeout(self.access.bound, open).await.unwrap_or_else(|_| {
-            Err(RegisterError::Timeout(
-                "the server did not open a change stream in time".to_owned(),
-            ))
+            let why = "the server did not open a change stream in time".to_owned();
+            Err(NetworkError::Timeout(why).into())
         });
         opened.map(|()| stream)
     }
@@ -135,7 +135,7 @@ impl Stream {
         let events = wire::events(answer).map_err(unfit)?;
         self.states.extend(events.states);
         self.cursor = events.cursor.ok_or_else(|| {
-            RegisterError::Disconnected("the server ended the change stream".to_owned())
+            NetworkError::Disconnected("the server ended the change stream".to_owned())
         })?;
         Ok(())
     }

@@ -8,7 +8,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tokio::sync::{Mutex, MutexGuard, Notify};
-use tokio::time::timeout;
 
 use super::connection::{Connection, Login, Rows};
 use super::errors::{PostgresError, standby};
@@ -16,7 +15,7 @@ use super::password_file;
 use crate::config::{Address, PostgresPassword, PostgresSettings};
 use crate::files::{SmallFile, reason};
 use crate::http::resolver::Resolver;
-use crate::store::load_tls;
+use crate::store::network::{in_time, load_tls};
 use crate::store::secret::Secret;
 use crate::tls::ClientTls;
 
@@ -94,10 +93,7 @@ impl Access {
             outcome
         };
         let server = &self.settings.servers[at];
-        let outcome = timeout(self.bound, asked).await.unwrap_or_else(|_| {
-            let bound = self.bound;
-            Err(PostgresError::Timeout(format!("{server} did not answer within {bound:?}")))
-        });
+        let outcome = in_time(self.bound, server, asked).await;
         if outcome.as_ref().is_err_and(PostgresError::is_of_one_server) {
             self.move_on(at).await;
         }

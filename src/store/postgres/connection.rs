@@ -20,14 +20,13 @@ use postgres_protocol::message::backend::{
 };
 use postgres_protocol::message::frontend;
 use rustls::ClientConfig;
-use rustls::pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
-use tokio_rustls::TlsConnector;
 
-use super::errors::{PostgresError, broken, not_postgres, reported, unconnected};
+use super::errors::{PostgresError, not_postgres, reported};
 use crate::config::{Address, PostgresSettings};
 use crate::http::resolver::Resolver;
-use crate::store::stream::Stream;
+use crate::store::network::NetworkError;
+use crate::store::stream::{self, Stream, broken};
 
 /// The longest message that is read. Those here have some hundred bytes.
 const LONGEST_MESSAGE: i32 = 1024 * 1024;
@@ -84,20 +83,13 @@ impl Connection {
         resolver: &Resolver,
     ) -> Result<Self, PostgresError> {
         let name = server.to_string();
-        let host = server.host.to_string();
-        let mut stream = resolver
-            .connect(&host, server.port)
-            .await
-            .map_err(|error| unconnected(&error, &name))?;
+        let mut stream = stream::connect_in_plain_text(server, resolver).await?;
         let is_private = tls.is_some() || server.is_loopback();
         let stream: Box<dyn Stream> = match tls {
             None => Box::new(stream),
             Some(tls) => {
                 asks_for_tls(&mut stream, &name).await?;
-                let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
-                let host = ServerName::try_from(host).map_err(|_| not_postgres(&name))?;
-                let connected = TlsConnector::from(tls).connect(host, stream).await;
-                Box::new(connected.map_err(|error| broken(&error, &name))?)
+                stream::secure(stream, server, tls).await?
             }
         };
         let mut it = Self::new(stream, name);
@@ -310,11 +302,7 @@ impl Connection {
         message(&mut buffer).map_err(|_| {
             PostgresError::Invalid("a name or a password has a NUL character".to_owned())
         })?;
-        let sent = async {
-            self.stream.write_all(&buffer).await?;
-            self.stream.flush().await
-        };
-        sent.await.map_err(|error| broken(&error, &self.server))
+        Ok(stream::send(&mut *self.stream, &buffer, &self.server).await?)
     }
 
     /// Returns the next message that is neither a notification nor a parameter that has changed.
@@ -350,11 +338,12 @@ impl Connection {
     async fn fill(&mut self) -> Result<(), PostgresError> {
         match self.stream.read_buf(&mut self.received).await {
             Ok(1..) => Ok(()),
-            Ok(0) => Err(PostgresError::Disconnected(format!(
+            Ok(0) => Err(NetworkError::Disconnected(format!(
                 "{} closed the connection, or is no PostgreSQL server",
                 self.server
-            ))),
-            Err(error) => Err(broken(&error, &self.server)),
+            ))
+            .into()),
+            Err(error) => Err(broken(&error, &self.server).into()),
         }
     }
 
@@ -407,9 +396,10 @@ async fn asks_for_tls(
     };
     match asked.await.map_err(|error| broken(&error, server))? {
         b'S' => Ok(()),
-        b'N' => Err(PostgresError::Network(format!(
+        b'N' => Err(NetworkError::Unreachable(format!(
             "{server} has no TLS: set ssl = on there, or if the network is trusted, --store-insecure"
-        ))),
+        ))
+        .into()),
         _ => Err(not_postgres(server)),
     }
 }
@@ -445,7 +435,10 @@ mod tests {
         assert!(matches!(outcome, Err(PostgresError::Unavailable(_))), "{outcome:?}");
         assert!(connection.is_in_step());
         let (outcome, connection) = asked(std::slice::from_ref(&done));
-        assert!(matches!(outcome, Err(PostgresError::Disconnected(_))), "{outcome:?}");
+        assert!(
+            matches!(outcome, Err(PostgresError::Network(NetworkError::Disconnected(_)))),
+            "{outcome:?}"
+        );
         assert!(!connection.is_in_step());
         // What a server that is shut down says before it closes the connection.
         let (outcome, connection) = asked(&[report(b'E', "57P01")]);

@@ -14,6 +14,7 @@ use super::statements::PROLOGUE;
 use crate::clock::{self, Moment};
 use crate::store::Finding;
 use crate::store::finding::{Findings, TIMED, of_timings};
+use crate::store::network::in_time;
 
 /// The longest time that one request may take; longer than any sensible request-timeout, to tell a slow
 /// server from a dead one.
@@ -90,10 +91,7 @@ fn text(row: &[Option<String>], at: usize) -> &str {
 }
 
 async fn ask(connection: &mut Connection, sql: &str) -> Result<Vec<Rows>, PostgresError> {
-    let asked = tokio::time::timeout(PATIENCE, connection.ask(sql));
-    asked.await.unwrap_or_else(|_| {
-        Err(PostgresError::Timeout(format!("the server did not answer within {PATIENCE:?}")))
-    })
+    in_time(PATIENCE, "the server", connection.ask(sql)).await
 }
 
 impl Examination<'_> {

@@ -1,12 +1,9 @@
 //! Errors of requests to PostgreSQL, by what the caller does next, with the remedy in the message. No
 //! message shows a password.
 
-use std::io;
-
-use crate::http::client::{self, Cause as Fault};
-use crate::http::resolver::Unconnected;
 use crate::lease::text::is_printable;
 use crate::lease::{Cause, Failure, StoreError};
+use crate::store::network::NetworkError;
 
 /// Why a request had no answer that can be used. The text is for people.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -50,15 +47,9 @@ pub(super) enum PostgresError {
     /// The server rejected the request as invalid, or its answer is unusable: a setting is wrong.
     #[error("{0}")]
     Invalid(String),
-    /// No answer in time.
-    #[error("{0}")]
-    Timeout(String),
-    /// The server cannot be reached: name resolution or certificate.
-    #[error("{0}")]
-    Network(String),
-    /// The connection failed, or broke during the request. One immediate retry is worthwhile.
-    #[error("{0}")]
-    Disconnected(String),
+    /// There is no answer.
+    #[error(transparent)]
+    Network(#[from] NetworkError),
 }
 
 impl PostgresError {
@@ -71,9 +62,7 @@ impl PostgresError {
                 | Self::Throttled(_)
                 | Self::Unavailable(_)
                 | Self::Invalid(_)
-                | Self::Timeout(_)
                 | Self::Network(_)
-                | Self::Disconnected(_)
         )
     }
 }
@@ -83,7 +72,8 @@ impl From<PostgresError> for StoreError {
     fn from(error: PostgresError) -> Self {
         let message = error.to_string();
         let cause = match error {
-            PostgresError::Disconnected(_) | PostgresError::Standby(_) => {
+            PostgresError::Network(error) => return error.into(),
+            PostgresError::Standby(_) => {
                 return Self::RetryNow(Failure::new(Cause::Network, message));
             }
             PostgresError::Raced(_) => return Self::RetryNow(Failure::new(Cause::Lease, message)),
@@ -94,8 +84,7 @@ impl From<PostgresError> for StoreError {
                 Cause::Auth
             }
             PostgresError::Throttled(_) => Cause::Throttled,
-            PostgresError::Timeout(_) | PostgresError::Locked(_) => Cause::Timeout,
-            PostgresError::Network(_) => Cause::Network,
+            PostgresError::Locked(_) => Cause::Timeout,
             PostgresError::Invalid(_) | PostgresError::NoTable(_) => Cause::Settings,
             PostgresError::ReadOnly(_) | PostgresError::Unavailable(_) => Cause::Unavailable,
         };
@@ -141,32 +130,6 @@ pub(super) fn reported(code: &str, words: &str, server: &str) -> PostgresError {
             PostgresError::Unavailable(said)
         }
         _ => PostgresError::Invalid(format!("the server refused the request ({said})")),
-    }
-}
-
-/// Converts the error of a connection that was not made.
-pub(super) fn unconnected(error: &Unconnected, server: &str) -> PostgresError {
-    match error {
-        Unconnected::Unresolved(why) => PostgresError::Network(format!("{why}: check --store")),
-        Unconnected::Io(kind) => {
-            PostgresError::Disconnected(format!("cannot connect to {server}: {kind}"))
-        }
-    }
-}
-
-/// Converts the error of a connection that broke, or was refused by TLS.
-pub(super) fn broken(error: &io::Error, server: &str) -> PostgresError {
-    match client::cause(error) {
-        Fault::Certificate(why) => PostgresError::Network(format!(
-            "TLS with {server} failed: {why}; check --store-ca-file, --store-cert, and that the server's \
-             certificate is valid for the host in --store"
-        )),
-        Fault::Io(kind) => {
-            PostgresError::Disconnected(format!("the connection to {server} broke: {kind}"))
-        }
-        Fault::Unresolved(_) | Fault::Other => {
-            PostgresError::Disconnected(format!("the connection to {server} broke"))
-        }
     }
 }
 

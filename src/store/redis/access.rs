@@ -17,7 +17,7 @@ use super::reply::Reply;
 use super::scripts::{Command, command};
 use crate::config::RedisSettings;
 use crate::http::resolver::Resolver;
-use crate::store::load_tls;
+use crate::store::network::{in_time, load_tls};
 use crate::store::secret::Secret;
 use crate::tls::ClientTls;
 
@@ -83,10 +83,7 @@ impl Access {
             outcome
         };
         let server = &self.settings.servers[at];
-        let outcome = timeout(self.bound, asked).await.unwrap_or_else(|_| {
-            let bound = self.bound;
-            Err(RedisError::Timeout(format!("{server} did not answer within {bound:?}")))
-        });
+        let outcome = in_time(self.bound, server, asked).await;
         if outcome.as_ref().is_err_and(RedisError::is_of_one_server) {
             self.move_on(at).await;
         }

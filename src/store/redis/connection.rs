@@ -8,15 +8,15 @@ use std::sync::Arc;
 
 use futures::FutureExt;
 use rustls::ClientConfig;
-use rustls::pki_types::ServerName;
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
-use tokio_rustls::TlsConnector;
+use tokio::io::AsyncReadExt;
 
-use super::errors::{RedisError, broken, not_redis, reported, unconnected};
+use super::errors::{RedisError, not_redis, reported};
 use super::reply::{self, Reply};
 use super::scripts::{Command, command};
 use crate::config::{Address, RedisSettings};
 use crate::http::resolver::Resolver;
+use crate::store::network::NetworkError;
+use crate::store::stream::{self, Stream, broken};
 
 /// A user name and a password.
 pub(super) struct Login {
@@ -24,11 +24,6 @@ pub(super) struct Login {
     pub(super) user: Option<String>,
     pub(super) password: String,
 }
-
-/// What a connection runs over.
-pub(super) trait Stream: AsyncRead + AsyncWrite + Send + Sync + Unpin {}
-
-impl<T: AsyncRead + AsyncWrite + Send + Sync + Unpin> Stream for T {}
 
 /// A connection that is ready for the next command.
 pub(super) struct Connection {
@@ -50,22 +45,8 @@ impl Connection {
         tls: Option<Arc<ClientConfig>>,
         resolver: &Resolver,
     ) -> Result<Self, RedisError> {
-        let name = server.to_string();
-        let host = server.host.to_string();
-        let stream = resolver
-            .connect(&host, server.port)
-            .await
-            .map_err(|error| unconnected(&error, &name))?;
-        let stream: Box<dyn Stream> = match tls {
-            None => Box::new(stream),
-            Some(tls) => {
-                let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
-                let host = ServerName::try_from(host).map_err(|_| not_redis(&name))?;
-                let connected = TlsConnector::from(tls).connect(host, stream).await;
-                Box::new(connected.map_err(|error| broken(&error, &name))?)
-            }
-        };
-        let mut it = Self::over(stream, name);
+        let stream = stream::connect(server, tls, resolver).await?;
+        let mut it = Self::over(stream, server.to_string());
         if let Some(Login { user, password }) = login {
             let user = user.as_deref();
             let all: Vec<_> = ["AUTH"].into_iter().chain(user).chain([&password[..]]).collect();
@@ -85,12 +66,7 @@ impl Connection {
     /// Sends a command; returns its reply.
     pub(super) async fn ask(&mut self, command: &Command) -> Result<Reply, RedisError> {
         self.is_in_step = false;
-        let bytes = reply::format(command);
-        let sent = async {
-            self.stream.write_all(&bytes).await?;
-            self.stream.flush().await
-        };
-        sent.await.map_err(|error| broken(&error, &self.server))?;
+        stream::send(&mut *self.stream, &reply::format(command), &self.server).await?;
         let reply = self.receive().await?;
         self.is_in_step = true;
         match reply {
@@ -138,11 +114,12 @@ impl Connection {
     async fn fill(&mut self) -> Result<(), RedisError> {
         match self.stream.read_buf(&mut self.received).await {
             Ok(1..) => Ok(()),
-            Ok(0) => Err(RedisError::Disconnected(format!(
+            Ok(0) => Err(NetworkError::Disconnected(format!(
                 "{} closed the connection, or asks for TLS, or is no Redis server",
                 self.server
-            ))),
-            Err(error) => Err(broken(&error, &self.server)),
+            ))
+            .into()),
+            Err(error) => Err(broken(&error, &self.server).into()),
         }
     }
 }
@@ -150,6 +127,8 @@ impl Connection {
 #[cfg(test)]
 mod tests {
     use std::io::Cursor;
+
+    use tokio::io::AsyncWriteExt;
 
     use super::*;
 
@@ -170,7 +149,11 @@ mod tests {
         let (outcome, is_in_step) = asked("-READONLY no\r\n");
         assert!(matches!(outcome, Err(RedisError::Replica(_))) && is_in_step, "{outcome:?}");
         let (outcome, is_in_step) = asked("*2\r\n:1\r\n");
-        assert!(matches!(outcome, Err(RedisError::Disconnected(_))) && !is_in_step, "{outcome:?}");
+        assert!(
+            matches!(outcome, Err(RedisError::Network(NetworkError::Disconnected(_))))
+                && !is_in_step,
+            "{outcome:?}"
+        );
         let (outcome, is_in_step) = asked("HTTP/1.1 400 Bad Request\r\n");
         assert!(matches!(outcome, Err(RedisError::Invalid(_))) && !is_in_step, "{outcome:?}");
     }

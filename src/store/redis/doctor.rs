@@ -19,6 +19,7 @@ use crate::clock::{self, Moment};
 use crate::lease::{Bid, Candidate, LeaseId, Nonce, Successor, Version};
 use crate::store::Finding;
 use crate::store::finding::{Findings, TIMED, of_timings};
+use crate::store::network::in_time;
 
 /// The longest time that one request may take; longer than any sensible request-timeout, to tell a slow
 /// server from a dead one.
@@ -114,10 +115,7 @@ pub(super) async fn examine(store: &Redis) -> Vec<Finding> {
 }
 
 async fn ask(connection: &mut Connection, command: &Command) -> Result<Reply, RedisError> {
-    let asked = tokio::time::timeout(PATIENCE, connection.ask(command));
-    asked.await.unwrap_or_else(|_| {
-        Err(RedisError::Timeout(format!("the server did not answer within {PATIENCE:?}")))
-    })
+    in_time(PATIENCE, "the server", connection.ask(command)).await
 }
 
 impl Examination<'_> {

@@ -1,12 +1,9 @@
 //! Errors of requests to Redis, by what the caller does next, with the remedy in the message. No message
 //! shows a password.
 
-use std::io;
-
-use crate::http::client::{self, Cause as Fault};
-use crate::http::resolver::Unconnected;
 use crate::lease::text::is_printable;
 use crate::lease::{Cause, Failure, StoreError};
+use crate::store::network::NetworkError;
 
 /// Why a request had no answer that can be used. The text is for people.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -38,15 +35,9 @@ pub(super) enum RedisError {
     /// The server rejected the request as invalid, or its answer is unusable: a setting is wrong.
     #[error("{0}")]
     Invalid(String),
-    /// No answer in time.
-    #[error("{0}")]
-    Timeout(String),
-    /// The server cannot be reached: name resolution or certificate.
-    #[error("{0}")]
-    Network(String),
-    /// The connection failed, or broke during the request. One immediate retry is worthwhile.
-    #[error("{0}")]
-    Disconnected(String),
+    /// There is no answer.
+    #[error(transparent)]
+    Network(#[from] NetworkError),
 }
 
 impl RedisError {
@@ -58,9 +49,7 @@ impl RedisError {
                 | Self::Throttled(_)
                 | Self::Unavailable(_)
                 | Self::Invalid(_)
-                | Self::Timeout(_)
                 | Self::Network(_)
-                | Self::Disconnected(_)
         )
     }
 
@@ -75,7 +64,8 @@ impl From<RedisError> for StoreError {
     fn from(error: RedisError) -> Self {
         let message = error.to_string();
         let cause = match error {
-            RedisError::Disconnected(_) | RedisError::Replica(_) => {
+            RedisError::Network(error) => return error.into(),
+            RedisError::Replica(_) => {
                 return Self::RetryNow(Failure::new(Cause::Network, message));
             }
             RedisError::OtherKeys(_) | RedisError::TooLarge(_) => {
@@ -83,8 +73,6 @@ impl From<RedisError> for StoreError {
             }
             RedisError::SignIn(_) | RedisError::Denied(_) | RedisError::Files(_) => Cause::Auth,
             RedisError::Throttled(_) => Cause::Throttled,
-            RedisError::Timeout(_) => Cause::Timeout,
-            RedisError::Network(_) => Cause::Network,
             RedisError::Invalid(_) => Cause::Settings,
             RedisError::Unavailable(_) => Cause::Unavailable,
         };
@@ -152,32 +140,6 @@ fn sign_in(said: &str) -> RedisError {
     RedisError::SignIn(format!(
         "the sign-in failed: check REDIS_USERNAME and REDIS_PASSWORD ({said})"
     ))
-}
-
-/// Converts the error of a connection that was not made.
-pub(super) fn unconnected(error: &Unconnected, server: &str) -> RedisError {
-    match error {
-        Unconnected::Unresolved(why) => RedisError::Network(format!("{why}: check --store")),
-        Unconnected::Io(kind) => {
-            RedisError::Disconnected(format!("cannot connect to {server}: {kind}"))
-        }
-    }
-}
-
-/// Converts the error of a connection that broke, or was refused by TLS.
-pub(super) fn broken(error: &io::Error, server: &str) -> RedisError {
-    match client::cause(error) {
-        Fault::Certificate(why) => RedisError::Network(format!(
-            "TLS with {server} failed: {why}; check --store-ca-file, --store-cert, and that the server's \
-             certificate is valid for the host in --store"
-        )),
-        Fault::Io(kind) => {
-            RedisError::Disconnected(format!("the connection to {server} broke: {kind}"))
-        }
-        Fault::Unresolved(_) | Fault::Other => {
-            RedisError::Disconnected(format!("the connection to {server} broke"))
-        }
-    }
 }
 
 /// Returns the error for what no server of Redis sends.

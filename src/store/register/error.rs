@@ -1,6 +1,7 @@
 //! Errors of requests to a register, by what the caller does next.
 
 use crate::lease::{Cause, Failure, StoreError};
+use crate::store::network::NetworkError;
 
 /// Why a request had no answer that can be used. The text is for people, with the remedy in it, and shows
 /// neither a secret nor a URL.
@@ -30,15 +31,9 @@ pub(in crate::store) enum RegisterError {
     /// The server rejected the request as invalid, or its answer is unusable: a setting is wrong.
     #[error("{0}")]
     Invalid(String),
-    /// No answer within request-timeout.
-    #[error("{0}")]
-    Timeout(String),
-    /// The server cannot be reached: name resolution or certificate.
-    #[error("{0}")]
-    Network(String),
-    /// The connection failed, or broke during the request. One immediate retry is worthwhile.
-    #[error("{0}")]
-    Disconnected(String),
+    /// There is no answer.
+    #[error(transparent)]
+    Network(#[from] NetworkError),
 }
 
 /// Converts an error, where nothing more is known: its outcome is never definite (R4).
@@ -46,16 +41,12 @@ impl From<RegisterError> for StoreError {
     fn from(error: RegisterError) -> Self {
         let message = error.to_string();
         let cause = match error {
-            RegisterError::Disconnected(_) => {
-                return Self::RetryNow(Failure::new(Cause::Network, message));
-            }
+            RegisterError::Network(error) => return error.into(),
             RegisterError::Concurrent(_) => {
                 return Self::RetryNow(Failure::new(Cause::Lease, message));
             }
             RegisterError::Credential(_) | RegisterError::Denied(_) => Cause::Auth,
             RegisterError::Throttled(_) => Cause::Throttled,
-            RegisterError::Timeout(_) => Cause::Timeout,
-            RegisterError::Network(_) => Cause::Network,
             RegisterError::Invalid(_) | RegisterError::Missing(_) | RegisterError::Condition(_) => {
                 Cause::Settings
             }

@@ -10,15 +10,14 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::MutexGuard;
-use tokio::time::timeout;
 
 use super::connection::{Answer, Connection, Opening};
-use super::errors::{ZookeeperError, other_length};
+use super::errors::{ZookeeperError, disconnected, other_length};
 use super::wire::{Acl, Op, Outcome, Request};
 use crate::config::{ZookeeperSettings, digest_user};
 use crate::http::resolver::Resolver;
 use crate::lease::Nonce;
-use crate::store::load_tls;
+use crate::store::network::{in_time, load_tls};
 use crate::store::secret::Secret;
 use crate::tls::ClientTls;
 
@@ -158,10 +157,7 @@ impl Access {
         at: usize,
         asked: impl Future<Output = Result<T, ZookeeperError>>,
     ) -> Result<T, ZookeeperError> {
-        timeout(self.bound, asked).await.unwrap_or_else(|_| {
-            let (server, bound) = (&self.settings.servers[at], self.bound);
-            Err(ZookeeperError::Timeout(format!("{server} did not answer within {bound:?}")))
-        })
+        in_time(self.bound, &self.settings.servers[at], asked).await
     }
 
     fn at(&self) -> usize {
@@ -284,7 +280,7 @@ impl Call<'_> {
 
     fn gone(&self) -> ZookeeperError {
         let server = &self.access.settings.servers[self.at];
-        ZookeeperError::Disconnected(format!("there is no connection to {server}"))
+        disconnected(format!("there is no connection to {server}"))
     }
 }
 

@@ -12,17 +12,14 @@ use std::time::Duration;
 use bytes::{Buf, BytesMut};
 use futures::FutureExt;
 use rustls::ClientConfig;
-use rustls::pki_types::ServerName;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio_rustls::TlsConnector;
 
-use super::errors::{
-    NO_NODE, ZookeeperError, broken, not_taken, not_zookeeper, reported, unconnected,
-};
+use super::errors::{NO_NODE, ZookeeperError, disconnected, not_taken, not_zookeeper, reported};
 use super::wire::{self, NOTIFICATION, Op, Outcome, PING, Reader, Request, SIGN_IN, State};
 use crate::config::Address;
 use crate::http::resolver::Resolver;
-use crate::store::stream::Stream;
+use crate::store::network::NetworkError;
+use crate::store::stream::{self, Stream, broken};
 
 /// The longest message that is read: as long as a server sends by default.
 const LONGEST_MESSAGE: usize = 1024 * 1024 + 1024;
@@ -46,21 +43,13 @@ pub(super) struct Opening<'a> {
 
 impl Opening<'_> {
     /// Connects, with TLS if there are settings for it.
-    async fn stream(&self, name: &str) -> Result<Box<dyn Stream>, ZookeeperError> {
-        let host = self.server.host.to_string();
-        let connected = self.resolver.connect(&host, self.server.port).await;
-        let stream = connected.map_err(|error| unconnected(&error, name))?;
-        let Some(tls) = &self.tls else { return Ok(Box::new(stream)) };
-        let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
-        let host = ServerName::try_from(host).map_err(|_| not_zookeeper(name))?;
-        let connected = TlsConnector::from(Arc::clone(tls)).connect(host, stream).await;
-        Ok(Box::new(connected.map_err(|error| broken(&error, name))?))
+    async fn stream(&self) -> Result<Box<dyn Stream>, NetworkError> {
+        stream::connect(self.server, self.tls.clone(), self.resolver).await
     }
 
     /// Asks a command of four letters, which needs no session, on a connection of its own.
     pub(super) async fn command(&self, letters: &str) -> Result<String, ZookeeperError> {
-        let name = self.server.to_string();
-        let mut stream = self.stream(&name).await?;
+        let mut stream = self.stream().await?;
         let mut answer = Vec::new();
         let asked = async {
             stream.write_all(letters.as_bytes()).await?;
@@ -69,7 +58,7 @@ impl Opening<'_> {
         };
         // Some servers close a connection with TLS without saying so.
         match asked.await {
-            Err(error) if answer.is_empty() => Err(broken(&error, &name)),
+            Err(error) if answer.is_empty() => Err(broken(&error, &self.server.to_string()).into()),
             _ => Ok(String::from_utf8_lossy(&answer).into_owned()),
         }
     }
@@ -136,8 +125,8 @@ pub(super) struct Connection {
 impl Connection {
     /// Connects, begins a session and signs in.
     pub(super) async fn open(opening: &Opening<'_>) -> Result<Self, ZookeeperError> {
-        let name = opening.server.to_string();
-        let mut it = Self::new(opening.stream(&name).await?, &name);
+        let stream = opening.stream().await?;
+        let mut it = Self::new(stream, &opening.server.to_string());
         it.begin(opening).await?;
         Ok(it)
     }
@@ -168,21 +157,17 @@ impl Connection {
     }
 
     async fn begin(&mut self, opening: &Opening<'_>) -> Result<(), ZookeeperError> {
-        self.send(&wire::connect(opening.seen, opening.length)).await.map_err(
-            |error| match error {
-                ZookeeperError::Disconnected(_) => not_taken(&self.server),
-                other => other,
-            },
-        )?;
-        let first = self.message().await.map_err(|error| match error {
-            ZookeeperError::Disconnected(_) => not_taken(&self.server),
+        let server = Arc::clone(&self.server);
+        let explained = |error| match error {
+            ZookeeperError::Network(NetworkError::Disconnected(_)) => not_taken(&server),
             other => other,
-        })?;
+        };
+        self.send(&wire::connect(opening.seen, opening.length)).await.map_err(explained)?;
+        let first = self.message().await.map_err(explained)?;
         let connected = Reader(&first).connected().ok_or_else(|| not_zookeeper(&self.server))?;
         (self.length, self.session) = connected;
         if self.length.is_zero() {
-            let why = format!("{} began no session", self.server);
-            return Err(ZookeeperError::Disconnected(why));
+            return Err(disconnected(format!("{} began no session", self.server)));
         }
         if let Some(user) = opening.user {
             // Not before: some servers would answer it first. The server closes the connection behind a sign-in that it does not accept.
@@ -248,8 +233,7 @@ impl Connection {
     /// Keeps the session alive, unless the last ping has no answer yet.
     pub(super) async fn ping(&mut self) -> Result<(), ZookeeperError> {
         if std::mem::replace(&mut self.is_pinged, true) {
-            let why = format!("{} does not answer", self.server);
-            return Err(ZookeeperError::Disconnected(why));
+            return Err(disconnected(format!("{} does not answer", self.server)));
         }
         self.send(&wire::ping()).await
     }
@@ -281,11 +265,7 @@ impl Connection {
     }
 
     async fn send(&mut self, messages: &[u8]) -> Result<(), ZookeeperError> {
-        let sent = async {
-            self.stream.write_all(messages).await?;
-            self.stream.flush().await
-        };
-        sent.await.map_err(|error| broken(&error, &self.server))
+        Ok(stream::send(&mut *self.stream, messages, &self.server).await?)
     }
 
     /// Returns the answer with a number, which must be the next.
@@ -339,11 +319,8 @@ impl Connection {
     async fn fill(&mut self) -> Result<(), ZookeeperError> {
         match self.stream.read_buf(&mut self.received).await {
             Ok(1..) => Ok(()),
-            Ok(0) => {
-                let why = format!("{} closed the connection", self.server);
-                Err(ZookeeperError::Disconnected(why))
-            }
-            Err(error) => Err(broken(&error, &self.server)),
+            Ok(0) => Err(disconnected(format!("{} closed the connection", self.server))),
+            Err(error) => Err(broken(&error, &self.server).into()),
         }
     }
 }

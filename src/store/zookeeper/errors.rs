@@ -1,12 +1,10 @@
 //! Errors of requests to ZooKeeper, by what the caller does next, with the remedy in the message. No
 //! message shows a password.
 
-use std::io;
 use std::time::Duration;
 
-use crate::http::client::{self, Cause as Fault};
-use crate::http::resolver::Unconnected;
 use crate::lease::{Cause, Failure, StoreError};
+use crate::store::network::NetworkError;
 
 /// Why a request had no answer that can be used. The text is for people.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -32,15 +30,9 @@ pub(super) enum ZookeeperError {
     /// The server rejected the request as invalid, or its answer is unusable: a setting is wrong.
     #[error("{0}")]
     Invalid(String),
-    /// No answer in time.
-    #[error("{0}")]
-    Timeout(String),
-    /// The server cannot be reached: name resolution or certificate.
-    #[error("{0}")]
-    Network(String),
-    /// The connection failed, or broke during the request. One immediate retry is worthwhile.
-    #[error("{0}")]
-    Disconnected(String),
+    /// There is no answer.
+    #[error(transparent)]
+    Network(#[from] NetworkError),
 }
 
 impl ZookeeperError {
@@ -48,12 +40,7 @@ impl ZookeeperError {
     pub(super) fn is_of_one_server(&self) -> bool {
         matches!(
             self,
-            Self::Throttled(_)
-                | Self::Unavailable(_)
-                | Self::Invalid(_)
-                | Self::Timeout(_)
-                | Self::Network(_)
-                | Self::Disconnected(_)
+            Self::Throttled(_) | Self::Unavailable(_) | Self::Invalid(_) | Self::Network(_)
         )
     }
 }
@@ -63,9 +50,7 @@ impl From<ZookeeperError> for StoreError {
     fn from(error: ZookeeperError) -> Self {
         let message = error.to_string();
         let cause = match error {
-            ZookeeperError::Disconnected(_) => {
-                return Self::RetryNow(Failure::new(Cause::Network, message));
-            }
+            ZookeeperError::Network(error) => return error.into(),
             ZookeeperError::Conflict(_) => {
                 return Self::RetryNow(Failure::new(Cause::Lease, message));
             }
@@ -73,8 +58,6 @@ impl From<ZookeeperError> for StoreError {
                 Cause::Auth
             }
             ZookeeperError::Throttled(_) => Cause::Throttled,
-            ZookeeperError::Timeout(_) => Cause::Timeout,
-            ZookeeperError::Network(_) => Cause::Network,
             ZookeeperError::Invalid(_) => Cause::Settings,
             ZookeeperError::Unavailable(_) => Cause::Unavailable,
         };
@@ -112,10 +95,8 @@ pub(super) fn reported(code: i32, server: &str) -> ZookeeperError {
             "the sign-in failed: check ZOOKEEPER_AUTH, and that the server knows the scheme digest ({server}: \
              {code})"
         )),
-        -112 => ZookeeperError::Disconnected(format!("{server} has ended the session (-112)")),
-        -118 => ZookeeperError::Disconnected(format!(
-            "the session is on another server than {server} (-118)"
-        )),
+        -112 => disconnected(format!("{server} has ended the session (-112)")),
+        -118 => disconnected(format!("the session is on another server than {server} (-118)")),
         -125 => ZookeeperError::Unavailable(format!(
             "the quota of the nodes is used up: raise it with zkCli.sh setquota ({server}: -125)"
         )),
@@ -127,35 +108,14 @@ pub(super) fn reported(code: i32, server: &str) -> ZookeeperError {
     }
 }
 
-/// Converts the error of a connection that was not made.
-pub(super) fn unconnected(error: &Unconnected, server: &str) -> ZookeeperError {
-    match error {
-        Unconnected::Unresolved(why) => ZookeeperError::Network(format!("{why}: check --store")),
-        Unconnected::Io(kind) => {
-            ZookeeperError::Disconnected(format!("cannot connect to {server}: {kind}"))
-        }
-    }
-}
-
-/// Converts the error of a connection that broke, or was refused by TLS.
-pub(super) fn broken(error: &io::Error, server: &str) -> ZookeeperError {
-    match client::cause(error) {
-        Fault::Certificate(why) => ZookeeperError::Network(format!(
-            "TLS with {server} failed: {why}; check --store-ca-file, --store-cert, and that the server's \
-             certificate is valid for the host in --store"
-        )),
-        Fault::Io(kind) => {
-            ZookeeperError::Disconnected(format!("the connection to {server} broke: {kind}"))
-        }
-        Fault::Unresolved(_) | Fault::Other => {
-            ZookeeperError::Disconnected(format!("the connection to {server} broke"))
-        }
-    }
+/// Returns the error of a connection that is of no more use.
+pub(super) fn disconnected(why: String) -> ZookeeperError {
+    NetworkError::Disconnected(why).into()
 }
 
 /// Returns the error for a server that closed a new connection without an answer.
 pub(super) fn not_taken(server: &str) -> ZookeeperError {
-    ZookeeperError::Disconnected(format!(
+    disconnected(format!(
         "{server} closed the connection without an answer: it has no quorum, is behind what this instance has \
          seen, wants TLS, or has too many connections (maxClientCnxns)"
     ))
@@ -192,8 +152,8 @@ mod tests {
             (-102, "Denied"),
             (-114, "SignIn"),
             (-115, "SignIn"),
-            (-112, "Disconnected"),
-            (-118, "Disconnected"),
+            (-112, "Network(Disconnected"),
+            (-118, "Network(Disconnected"),
             (-125, "Unavailable"),
             (-127, "Throttled"),
             (-6, "Invalid"),

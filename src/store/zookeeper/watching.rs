@@ -16,6 +16,7 @@ use super::errors::ZookeeperError;
 use super::record::Seen;
 use super::wire::{Mode, Reader, Request};
 use crate::lease::{Nonce, StoreError, Version};
+use crate::store::network::NetworkError;
 
 /// The pause from the end of one connection to the next, from the first value doubling to the second while
 /// nothing is received. A shorter one loads a failing server more; a longer one leaves standbys to their own
@@ -104,7 +105,7 @@ impl Zookeeper {
             let asked = self.prepare(&mut connection, watching);
             let Ok(prepared) = timeout(self.settings.request_timeout, asked).await else {
                 let why = format!("{} does not answer", connection.server());
-                return Err(ZookeeperError::Timeout(why).into());
+                return Err(NetworkError::Timeout(why).into());
             };
             self.access.heard(&connection);
             let prepared = prepared?;

@@ -2,6 +2,8 @@
 
 use std::io::Cursor;
 
+use tokio::io::AsyncWriteExt;
+
 use super::super::bson::Value;
 use super::*;
 
