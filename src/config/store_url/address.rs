@@ -1,4 +1,4 @@
-//! Parses the addresses in the URL of a store: `HOST[:PORT][,HOST[:PORT]…]`.
+//! Parses the URL of a store on servers: `//HOST[:PORT][,HOST[:PORT]…]/PART`.
 
 use std::fmt;
 
@@ -37,10 +37,16 @@ impl fmt::Display for Address {
     }
 }
 
-/// The form of the addresses of one kind of store.
+/// The form of the URL of one kind of store on servers.
 pub(super) struct Form {
     /// The remedy that shows the whole URL.
     pub(super) write: &'static str,
+    /// What the part behind the addresses is.
+    pub(super) part: &'static str,
+    /// Whether a URL may leave out that part.
+    pub(super) may_omit_part: bool,
+    /// How credentials are passed, since the URL has none.
+    pub(super) credentials: &'static str,
     /// The port of a server that was set up by default.
     pub(super) usual_port: u16,
     /// Whether an address may leave out the port for that.
@@ -49,30 +55,36 @@ pub(super) struct Form {
     pub(super) port_of_server: &'static str,
 }
 
-/// Parses `//HOST:PORT[,HOST:PORT…]/PREFIX`. `credentials` says how they are passed, since the URL has none.
-pub(super) fn with_prefix(
-    rest: &str,
+/// Parses `//HOST[:PORT][,HOST[:PORT]…]/PREFIX`; the part is a prefix.
+pub(super) fn with_prefix(rest: &str, form: &Form) -> Result<(Vec<Address>, String), Problem> {
+    let (addresses, text) = with_part(rest, form)?;
+    Ok((addresses, super::prefix(text, form.part)?))
+}
+
+/// Parses `//HOST[:PORT][,HOST[:PORT]…]/PART`; returns the addresses and the part.
+pub(super) fn with_part<'a>(
+    rest: &'a str,
     form: &Form,
-    credentials: &str,
-) -> Result<(Vec<Address>, String), Problem> {
+) -> Result<(Vec<Address>, &'a str), Problem> {
+    let Form { write, part, credentials, .. } = form;
     if rest.contains(['?', '#', '@']) {
-        return Err(Problem::new(
-            "has more than addresses and a prefix",
-            format!("{}; pass {credentials}", form.write),
-        ));
+        let problem = format!("has more than addresses and a {part}");
+        return Err(Problem::new(problem, format!("{write}; pass {credentials}")));
     }
-    let Some((addresses, prefix)) = rest.strip_prefix("//").and_then(|it| it.split_once('/'))
-    else {
-        return Err(Problem::new("names no addresses or no prefix", form.write));
+    let Some((addresses, text)) = split(rest, form) else {
+        let or_part = if form.may_omit_part { String::new() } else { format!(" or no {part}") };
+        return Err(Problem::new(format!("names no addresses{or_part}"), *write));
     };
-    let addresses = list(addresses, form)?;
-    let prefix = values::blob_prefix(prefix)
-        .map_err(|it| Problem::new(format!("has a prefix that {}", it.problem), it.remedy))?;
-    Ok((addresses, prefix))
+    Ok((list(addresses, form)?, text))
+}
+
+fn split<'a>(rest: &'a str, form: &Form) -> Option<(&'a str, &'a str)> {
+    let rest = rest.strip_prefix("//")?;
+    rest.split_once('/').or(form.may_omit_part.then_some((rest, "")))
 }
 
 /// Parses addresses with commas between them, of which none is there twice.
-pub(super) fn list(text: &str, form: &Form) -> Result<Vec<Address>, Problem> {
+fn list(text: &str, form: &Form) -> Result<Vec<Address>, Problem> {
     let all = text.split(',').map(|it| one(it, form)).collect::<Result<Vec<_>, _>>()?;
     if all.len() > MOST {
         let remedy = format!("name at most {MOST} servers");

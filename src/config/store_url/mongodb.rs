@@ -4,32 +4,25 @@ use super::super::faults::Problem;
 use super::StoreUrl;
 use super::address::{self, Form};
 
-const WRITE: &str =
-    "write mongodb://HOST:PORT/DATABASE, with commas between the members of one replica set";
-
-const FORM: Form =
-    Form { write: WRITE, usual_port: 27_017, may_omit_port: true, port_of_server: "the server" };
+const FORM: Form = Form {
+    write: "write mongodb://HOST:PORT/DATABASE, with commas between the members of one replica set",
+    part: "database",
+    may_omit_part: false,
+    credentials: "the user in the environment, by MONGODB_USERNAME and MONGODB_PASSWORD_FILE, its database by \
+                  --mongodb-auth-source, and the files of TLS by --store-ca-file, --store-cert and --store-key",
+    usual_port: 27_017,
+    may_omit_port: true,
+    port_of_server: "the server",
+};
 
 /// Databases of the server's own. What is in `local` is not replicated.
 const RESERVED: [&str; 3] = ["admin", "config", "local"];
 
 /// Parses what follows `mongodb:`.
 pub(super) fn parse(rest: &str) -> Result<StoreUrl, Problem> {
-    if rest.contains(['?', '#', '@']) {
-        let remedy = format!(
-            "{WRITE}; pass the user in the environment, by MONGODB_USERNAME and MONGODB_PASSWORD_FILE, its \
-             database by --mongodb-auth-source, and the files of TLS by --store-ca-file, --store-cert and \
-             --store-key"
-        );
-        return Err(Problem::new("has more than addresses and a database", remedy));
-    }
-    let Some((addresses, database)) = rest.strip_prefix("//").and_then(|it| it.split_once('/'))
-    else {
-        return Err(Problem::new("names no addresses or no database", WRITE));
-    };
-    let addresses = address::list(addresses, &FORM)?;
+    let (addresses, database) = address::with_part(rest, &FORM)?;
     match database {
-        "" => Err(Problem::new("names no database", WRITE)),
+        "" => Err(Problem::new("names no database", FORM.write)),
         _ if RESERVED.contains(&database) => Err(Problem::new(
             format!("names the database {database}, which is the server's own"),
             "name another database: it may be one of Tenure's own",
@@ -52,27 +45,20 @@ pub(in crate::config) fn is_database(text: &str) -> bool {
 mod tests {
     use proptest::prelude::*;
 
-    use super::super::parse;
-    use super::*;
-
-    fn url(text: &str) -> StoreUrl {
-        parse(text).unwrap_or_else(|problem| panic!("{text}: {problem:?}"))
-    }
+    use super::super::tests::{addresses, assert_faults, assert_formatted, assert_formatted_alike};
 
     #[test]
     fn each_form_is_parsed_and_formatted_with_its_ports() {
-        for (text, formatted) in [
+        assert_formatted([
             ("mongodb://127.0.0.1:27018/app", "mongodb://127.0.0.1:27018/app"),
             ("mongodb://DB-1/app", "mongodb://db-1:27017/app"),
             ("mongodb://a,b:1,[::1]/My_app-1", "mongodb://a:27017,b:1,[::1]:27017/My_app-1"),
-        ] {
-            assert_eq!(url(text).to_string(), formatted);
-        }
+        ]);
     }
 
     #[test]
     fn each_fault_has_a_remedy() {
-        for (text, problem, remedy) in [
+        assert_faults([
             ("mongodb:", "no addresses or no database", "mongodb://HOST:PORT/DATABASE"),
             ("mongodb:h/x", "no addresses or no database", "mongodb://HOST:PORT/DATABASE"),
             ("mongodb://h", "no addresses or no database", "mongodb://HOST:PORT/DATABASE"),
@@ -88,28 +74,17 @@ mod tests {
             ("mongodb://h/x?replicaSet=rs0", "has more than", "--store-ca-file"),
             ("mongodb+srv://h/x", "a name for the servers", "mongodb://HOST,HOST/DATABASE"),
             ("mongo://h/x", "unknown kind", "did you mean mongodb:"),
-        ] {
-            let found = parse(text).unwrap_err();
-            assert!(found.problem.contains(problem), "{text}: {found:?}");
-            assert!(found.remedy.contains(remedy), "{text}: {found:?}");
-            assert!(!format!("{found:?}").contains("hidden"), "{found:?}");
-        }
+        ]);
     }
 
     proptest! {
         #[test]
         fn a_formatted_url_is_parsed_back(
-            hosts in prop::collection::hash_set("[a-z][a-z0-9]{0,9}(\\.[a-z][a-z0-9]{0,5}){0,2}:[1-9][0-9]{0,3}", 1..5),
+            addresses in addresses(),
             database in "[A-Z0-9_-]{1,63}",
         ) {
-            let hosts: Vec<_> = hosts.into_iter().collect();
-            let text = format!("mongodb://{}/{database}", hosts.join(","));
-            prop_assert_eq!(url(&text).to_string(), text);
-        }
-
-        #[test]
-        fn no_text_panics(text in "mongodb://.{0,60}") {
-            let _ = parse(&text);
+            let text = format!("mongodb://{addresses}/{database}");
+            assert_formatted_alike([&text]);
         }
     }
 }

@@ -4,11 +4,12 @@ use super::super::faults::Problem;
 use super::StoreUrl;
 use super::address::{self, Form};
 
-const WRITE: &str = "write postgres://HOST:PORT/DATABASE, with commas between the addresses of one \
-                     server and its standbys";
-
 const FORM: Form = Form {
-    write: WRITE,
+    write: "write postgres://HOST:PORT/DATABASE, with commas between the addresses of one server and its standbys",
+    part: "database",
+    may_omit_part: false,
+    credentials: "the user in the environment, by PGUSER and PGPASSWORD_FILE, and the files of TLS by \
+                  --store-ca-file, --store-cert and --store-key",
     usual_port: 5432,
     may_omit_port: true,
     port_of_server: "the server or its pooler",
@@ -19,21 +20,10 @@ const LONGEST: usize = 63;
 
 /// Parses what follows `postgres:`.
 pub(super) fn parse(rest: &str) -> Result<StoreUrl, Problem> {
-    if rest.contains(['?', '#', '@']) {
-        let remedy = format!(
-            "{WRITE}; pass the user in the environment, by PGUSER and PGPASSWORD_FILE, and the files of \
-             TLS by --store-ca-file, --store-cert and --store-key"
-        );
-        return Err(Problem::new("has more than addresses and a database", remedy));
-    }
-    let Some((addresses, database)) = rest.strip_prefix("//").and_then(|it| it.split_once('/'))
-    else {
-        return Err(Problem::new("names no addresses or no database", WRITE));
-    };
-    let addresses = address::list(addresses, &FORM)?;
+    let (addresses, database) = address::with_part(rest, &FORM)?;
     let is_usual = |it: u8| it.is_ascii_alphanumeric() || b"_.$-".contains(&it);
     match database {
-        "" => Err(Problem::new("names no database", WRITE)),
+        "" => Err(Problem::new("names no database", FORM.write)),
         _ if database.len() > LONGEST || !database.bytes().all(is_usual) => Err(Problem::new(
             "names a database that is not of 1 to 63 of A-Z a-z 0-9 _ . $ -",
             "name another database: it may be one of Tenure's own",
@@ -46,27 +36,20 @@ pub(super) fn parse(rest: &str) -> Result<StoreUrl, Problem> {
 mod tests {
     use proptest::prelude::*;
 
-    use super::super::parse;
-    use super::*;
-
-    fn url(text: &str) -> StoreUrl {
-        parse(text).unwrap_or_else(|problem| panic!("{text}: {problem:?}"))
-    }
+    use super::super::tests::{addresses, assert_faults, assert_formatted, assert_formatted_alike};
 
     #[test]
     fn each_form_is_parsed_and_formatted_with_its_ports() {
-        for (text, formatted) in [
+        assert_formatted([
             ("postgres://127.0.0.1:6432/app", "postgres://127.0.0.1:6432/app"),
             ("postgres://DB-1/app", "postgres://db-1:5432/app"),
             ("postgres://a,b:1,[::1]/My_app.$-", "postgres://a:5432,b:1,[::1]:5432/My_app.$-"),
-        ] {
-            assert_eq!(url(text).to_string(), formatted);
-        }
+        ]);
     }
 
     #[test]
     fn each_fault_has_a_remedy() {
-        for (text, problem, remedy) in [
+        assert_faults([
             ("postgres:", "no addresses or no database", "postgres://HOST:PORT/DATABASE"),
             ("postgres:h/x", "no addresses or no database", "postgres://HOST:PORT/DATABASE"),
             ("postgres://h", "no addresses or no database", "postgres://HOST:PORT/DATABASE"),
@@ -80,28 +63,17 @@ mod tests {
             ("postgres://h/x?sslmode=require", "has more than", "--store-ca-file"),
             ("postgresql://h/x", "unknown kind", "did you mean postgres:"),
             ("pg://h/x", "unknown kind", "did you mean postgres:"),
-        ] {
-            let found = parse(text).unwrap_err();
-            assert!(found.problem.contains(problem), "{text}: {found:?}");
-            assert!(found.remedy.contains(remedy), "{text}: {found:?}");
-            assert!(!format!("{found:?}").contains("hidden"), "{found:?}");
-        }
+        ]);
     }
 
     proptest! {
         #[test]
         fn a_formatted_url_is_parsed_back(
-            hosts in prop::collection::hash_set("[a-z][a-z0-9]{0,9}(\\.[a-z][a-z0-9]{0,5}){0,2}:[1-9][0-9]{0,3}", 1..5),
+            addresses in addresses(),
             database in "[a-zA-Z0-9_$-]{1,63}",
         ) {
-            let hosts: Vec<_> = hosts.into_iter().collect();
-            let text = format!("postgres://{}/{database}", hosts.join(","));
-            prop_assert_eq!(url(&text).to_string(), text);
-        }
-
-        #[test]
-        fn no_text_panics(text in "postgres://.{0,60}") {
-            let _ = parse(&text);
+            let text = format!("postgres://{addresses}/{database}");
+            assert_formatted_alike([&text]);
         }
     }
 }

@@ -4,26 +4,20 @@ use super::super::faults::Problem;
 use super::StoreUrl;
 use super::address::{self, Form};
 
-const WRITE: &str = "write redis://HOST:PORT/DATABASE, with commas between the addresses of one server and \
-                     its replicas";
-
-const FORM: Form =
-    Form { write: WRITE, usual_port: 6379, may_omit_port: true, port_of_server: "the server" };
+const FORM: Form = Form {
+    write: "write redis://HOST:PORT/DATABASE, with commas between the addresses of one server and its replicas",
+    part: "database",
+    may_omit_part: true,
+    credentials: "the user in the environment, by REDIS_USERNAME and REDIS_PASSWORD_FILE, and the files of TLS by \
+                  --store-ca-file, --store-cert and --store-key",
+    usual_port: 6379,
+    may_omit_port: true,
+    port_of_server: "the server",
+};
 
 /// Parses what follows `redis:`.
 pub(super) fn parse(rest: &str) -> Result<StoreUrl, Problem> {
-    if rest.contains(['?', '#', '@']) {
-        let remedy = format!(
-            "{WRITE}; pass the user in the environment, by REDIS_USERNAME and REDIS_PASSWORD_FILE, and the \
-             files of TLS by --store-ca-file, --store-cert and --store-key"
-        );
-        return Err(Problem::new("has more than addresses and a database", remedy));
-    }
-    let Some(rest) = rest.strip_prefix("//") else {
-        return Err(Problem::new("names no addresses", WRITE));
-    };
-    let (addresses, database) = rest.split_once('/').unwrap_or((rest, ""));
-    let addresses = address::list(addresses, &FORM)?;
+    let (addresses, database) = address::with_part(rest, &FORM)?;
     let is_number = |it: &str| it.bytes().all(|it| it.is_ascii_digit());
     let database = match database {
         "" => Some(0),
@@ -34,7 +28,7 @@ pub(super) fn parse(rest: &str) -> Result<StoreUrl, Problem> {
         Some(database) => Ok(StoreUrl::Redis { addresses, database }),
         None => Err(Problem::new(
             "names a database that is not a number from 0 to 65535",
-            format!("{WRITE}; without one it is 0"),
+            format!("{}; without one it is 0", FORM.write),
         )),
     }
 }
@@ -43,28 +37,21 @@ pub(super) fn parse(rest: &str) -> Result<StoreUrl, Problem> {
 mod tests {
     use proptest::prelude::*;
 
-    use super::super::parse;
-    use super::*;
-
-    fn url(text: &str) -> StoreUrl {
-        parse(text).unwrap_or_else(|problem| panic!("{text}: {problem:?}"))
-    }
+    use super::super::tests::{addresses, assert_faults, assert_formatted, assert_formatted_alike};
 
     #[test]
     fn each_form_is_parsed_and_formatted_with_its_ports() {
-        for (text, formatted) in [
+        assert_formatted([
             ("redis://127.0.0.1:6380/3", "redis://127.0.0.1:6380/3"),
             ("redis://CACHE-1", "redis://cache-1:6379/0"),
             ("redis://cache-1/", "redis://cache-1:6379/0"),
             ("redis://a,b:1,[::1]/015", "redis://a:6379,b:1,[::1]:6379/15"),
-        ] {
-            assert_eq!(url(text).to_string(), formatted);
-        }
+        ]);
     }
 
     #[test]
     fn each_fault_has_a_remedy() {
-        for (text, problem, remedy) in [
+        assert_faults([
             ("redis:", "names no addresses", "redis://HOST:PORT/DATABASE"),
             ("redis:h", "names no addresses", "redis://HOST:PORT/DATABASE"),
             ("redis://", "an empty address", "redis://HOST:PORT/DATABASE"),
@@ -77,28 +64,17 @@ mod tests {
             ("redis://h?tls=true", "has more than", "--store-ca-file"),
             ("rediss://h", "unknown kind", "did you mean redis:"),
             ("valkey://h/1", "unknown kind", "did you mean redis://h/1?"),
-        ] {
-            let found = parse(text).unwrap_err();
-            assert!(found.problem.contains(problem), "{text}: {found:?}");
-            assert!(found.remedy.contains(remedy), "{text}: {found:?}");
-            assert!(!format!("{found:?}").contains("hidden"), "{found:?}");
-        }
+        ]);
     }
 
     proptest! {
         #[test]
         fn a_formatted_url_is_parsed_back(
-            hosts in prop::collection::hash_set("[a-z][a-z0-9]{0,9}(\\.[a-z][a-z0-9]{0,5}){0,2}:[1-9][0-9]{0,3}", 1..5),
+            addresses in addresses(),
             database: u16,
         ) {
-            let hosts: Vec<_> = hosts.into_iter().collect();
-            let text = format!("redis://{}/{database}", hosts.join(","));
-            prop_assert_eq!(url(&text).to_string(), text);
-        }
-
-        #[test]
-        fn no_text_panics(text in "redis://.{0,60}") {
-            let _ = parse(&text);
+            let text = format!("redis://{addresses}/{database}");
+            assert_formatted_alike([&text]);
         }
     }
 }

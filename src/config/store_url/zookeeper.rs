@@ -1,15 +1,14 @@
 //! Parses the URL of a store in ZooKeeper: `zookeeper://HOST:PORT[,HOST:PORT…]/PATH`.
 
 use super::super::faults::Problem;
-use super::super::values;
 use super::StoreUrl;
 use super::address::{self, Form};
 
-const WRITE: &str =
-    "write zookeeper://HOST:PORT/PATH, with commas between the addresses of one ensemble";
-
 const FORM: Form = Form {
-    write: WRITE,
+    write: "write zookeeper://HOST:PORT/PATH, with commas between the addresses of one ensemble",
+    part: "path",
+    may_omit_part: false,
+    credentials: "the user in the environment, by ZOOKEEPER_AUTH_FILE",
     usual_port: 2181,
     may_omit_port: false,
     port_of_server: "ZooKeeper's clientPort, or its secureClientPort for TLS",
@@ -17,18 +16,7 @@ const FORM: Form = Form {
 
 /// Parses what follows `zookeeper:`.
 pub(super) fn parse(rest: &str) -> Result<StoreUrl, Problem> {
-    if rest.contains(['?', '#', '@']) {
-        return Err(Problem::new(
-            "has more than addresses and a path",
-            format!("{WRITE}; pass the user in the environment, by ZOOKEEPER_AUTH_FILE"),
-        ));
-    }
-    let Some((addresses, path)) = rest.strip_prefix("//").and_then(|it| it.split_once('/')) else {
-        return Err(Problem::new("names no addresses or no path", WRITE));
-    };
-    let addresses = address::list(addresses, &FORM)?;
-    let path = values::blob_prefix(path)
-        .map_err(|it| Problem::new(format!("has a path that {}", it.problem), it.remedy))?;
+    let (addresses, path) = address::with_prefix(rest, &FORM)?;
     match path.split('/').next() {
         Some("zookeeper") => Err(Problem::new(
             "has a path that begins with zookeeper, which is ZooKeeper's own",
@@ -42,26 +30,19 @@ pub(super) fn parse(rest: &str) -> Result<StoreUrl, Problem> {
 mod tests {
     use proptest::prelude::*;
 
-    use super::super::parse;
-    use super::*;
-
-    fn url(text: &str) -> StoreUrl {
-        parse(text).unwrap_or_else(|problem| panic!("{text}: {problem:?}"))
-    }
+    use super::super::tests::{addresses, assert_faults, assert_formatted_alike};
 
     #[test]
     fn each_form_is_parsed_and_formatted_alike() {
-        for text in [
+        assert_formatted_alike([
             "zookeeper://127.0.0.1:2181/tenure",
             "zookeeper://a.example:2181,b.example:2281,[::1]:1/team/prod",
-        ] {
-            assert_eq!(url(text).to_string(), text);
-        }
+        ]);
     }
 
     #[test]
     fn each_fault_has_a_remedy() {
-        for (text, problem, remedy) in [
+        assert_faults([
             ("zookeeper:", "no addresses or no path", "zookeeper://HOST:PORT/PATH"),
             ("zookeeper://h:2181", "no addresses or no path", "zookeeper://HOST:PORT/PATH"),
             ("zookeeper://h:2181/", "a path that is empty", "team/prod"),
@@ -72,28 +53,17 @@ mod tests {
             ("zookeeper://u:hidden@h:1/x", "has more than", "ZOOKEEPER_AUTH_FILE"),
             ("zk://h:1/x", "unknown kind", "did you mean zookeeper:"),
             ("zookeper://h:1/x", "unknown kind", "did you mean zookeeper:"),
-        ] {
-            let found = parse(text).unwrap_err();
-            assert!(found.problem.contains(problem), "{text}: {found:?}");
-            assert!(found.remedy.contains(remedy), "{text}: {found:?}");
-            assert!(!format!("{found:?}").contains("hidden"), "{found:?}");
-        }
+        ]);
     }
 
     proptest! {
         #[test]
         fn a_formatted_url_is_parsed_back(
-            hosts in prop::collection::hash_set("[a-z][a-z0-9]{0,9}(\\.[a-z][a-z0-9]{0,5}){0,2}:[1-9][0-9]{0,3}", 1..5),
+            addresses in addresses(),
             path in "[a-y0-9]{1,9}(/[a-zA-Z0-9_-]{1,9}){0,3}",
         ) {
-            let hosts: Vec<_> = hosts.into_iter().collect();
-            let text = format!("zookeeper://{}/{path}", hosts.join(","));
-            prop_assert_eq!(url(&text).to_string(), text);
-        }
-
-        #[test]
-        fn no_text_panics(text in "zookeeper://.{0,60}") {
-            let _ = parse(&text);
+            let text = format!("zookeeper://{addresses}/{path}");
+            assert_formatted_alike([&text]);
         }
     }
 }
