@@ -77,6 +77,17 @@ pub mod s3;
     feature = "zookeeper"
 ))]
 mod secret;
+#[cfg(any(
+    feature = "consul",
+    feature = "etcd",
+    feature = "gcs",
+    feature = "mongodb",
+    feature = "postgres",
+    feature = "redis",
+    feature = "s3",
+    feature = "zookeeper"
+))]
+mod server_finding;
 #[cfg(any(feature = "mongodb", feature = "postgres", feature = "redis", feature = "zookeeper"))]
 mod stream;
 #[cfg(any(feature = "consul", feature = "etcd"))]

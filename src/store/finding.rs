@@ -3,6 +3,10 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
+use time::OffsetDateTime;
+
+use crate::clock::Moment;
+
 /// One line of the report of `tenure doctor`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
@@ -31,6 +35,19 @@ pub enum Verdict {
 
 /// How many requests are timed.
 pub(super) const TIMED: usize = 5;
+
+/// Returns the least distance of a date, which a server took between two moments and rounded down to
+/// `unit`, from this host's clock.
+pub(super) fn apart(
+    date: OffsetDateTime,
+    unit: time::Duration,
+    asked: Moment,
+    answered: Moment,
+) -> time::Duration {
+    let ahead = asked.date() - date.saturating_add(unit);
+    let behind = date - answered.date();
+    ahead.max(behind).max(time::Duration::ZERO)
+}
 
 /// Judges the slowest of [`TIMED`] requests, where a renewal takes one or two of them: half of
 /// request-timeout is a warning. Returns the verdict, the details, and the remedy, which begins with

@@ -27,7 +27,7 @@ use super::{Azure, date, header, record};
 use crate::clock::{self, Moment};
 use crate::lease::{LeaseId, Record, StoreError};
 use crate::store::Finding;
-use crate::store::finding::{Findings, TIMED, of_timings};
+use crate::store::finding::{Findings, TIMED, apart, of_timings};
 
 /// The longest time that one step may take; longer than any sensible request-timeout, to tell a
 /// slow account from a dead one.
@@ -280,7 +280,7 @@ async fn lease_probe(probe: &BlobClient, lease: LeaseId) -> azure_core::Result<(
 /// Compares the store's date, taken at some time between request and answer, with this host's
 /// clock.
 fn skew(date: OffsetDateTime, asked: Moment, answered: Moment, findings: &mut Findings) {
-    let seconds = apart(date, asked.date(), answered.date()).whole_seconds();
+    let seconds = apart(date, time::Duration::SECOND, asked, answered).whole_seconds();
     let remedy = "synchronize the clock of this host (NTP)";
     match seconds {
         900.. => findings.failed(
@@ -296,13 +296,6 @@ fn skew(date: OffsetDateTime, asked: Moment, answered: Moment, findings: &mut Fi
         }
         _ => findings.passed(SKEW, format!("the clock of this host is {seconds} s off")),
     }
-}
-
-/// Returns the least distance of a date, which has whole seconds only, from a span of time.
-fn apart(date: OffsetDateTime, from: OffsetDateTime, to: OffsetDateTime) -> time::Duration {
-    let ahead = from - date.saturating_add(time::Duration::SECOND);
-    let behind = date - to;
-    ahead.max(behind).max(time::Duration::ZERO)
 }
 
 /// Times some requests over an open connection.

@@ -5,7 +5,6 @@
 use std::time::Duration;
 
 use serde::Deserialize;
-use time::OffsetDateTime;
 use uuid::Uuid;
 
 use super::Consul;
@@ -13,9 +12,10 @@ use super::api::{Api, Call, Changed};
 use super::errors::ConsulError;
 use super::record::Seen;
 use super::wire::{self, Entry, Session};
-use crate::clock::{self, Moment};
+use crate::clock;
 use crate::store::Finding;
 use crate::store::finding::{Findings, TIMED, of_timings};
+use crate::store::server_finding::ServerClock;
 
 /// The longest time that one request may take; longer than any sensible request-timeout, to tell a
 /// slow cluster from a dead one.
@@ -28,8 +28,12 @@ const TRIED: Duration = Duration::from_secs(10);
 const LATE: &str =
     "three lease-durations: Consul ends a session up to twice its TTL after its last renewal";
 
-/// The clock difference, in seconds, from which on it is reported.
-const SKEWED: i64 = 31;
+const CLOCK: ServerClock = ServerClock {
+    of: "Consul",
+    unit: time::Duration::SECOND,
+    skewed: 31,
+    remedy: "synchronize both clocks (NTP): no lease depends on them, but certificates do",
+};
 
 const SERVERS: &str = "servers";
 const VERSION: &str = "version";
@@ -157,7 +161,7 @@ impl Examination<'_> {
         drop(call);
         match read {
             Ok(entry) => {
-                self.skew(date, sent, clock::now());
+                self.findings.skew(SKEW, &CLOCK, date, (sent, clock::now()));
                 self.state(entry.as_ref());
                 true
             }
@@ -191,30 +195,20 @@ impl Examination<'_> {
             Ok(seen) => seen,
             Err(failure) => return self.findings.failed(KEY, failure.message, "see above"),
         };
-        let who = match (seen.claim(), seen.session) {
+        let holder = match (seen.claim(), seen.session) {
             (Some(claim), _) if claim.is_breaking => {
-                format!("held by {:?}, and broken", claim.identity)
+                Some(format!("held by {:?}, and broken", claim.identity))
             }
-            (Some(claim), _) => format!("held by {:?}", claim.identity),
-            (None, Some(_)) => "locked by a session that is none of Tenure's".to_owned(),
-            (None, None) => "not held".to_owned(),
+            (Some(claim), _) => Some(format!("held by {:?}", claim.identity)),
+            (None, Some(_)) => Some("locked by a session that is none of Tenure's".to_owned()),
+            (None, None) => None,
         };
-        let Some(term) = seen.content.record.term else {
-            let detail =
-                format!("{key} has no term, {who}: the first leader waits for a lease-duration");
-            // A first term may be written only while nobody leads, and this holder may lead.
-            let remedy = match seen.session {
-                None => "run `tenure doctor --create` to avoid that wait",
-                Some(_) => "nothing, if an instance was just elected",
-            };
-            return self.findings.warning(KEY, detail, remedy);
-        };
-        let detail = format!("{key}: term {term}, {who}");
-        if seen.session.is_some() && seen.claim().is_none() {
+        if let (Some(term), Some(who), None) = (seen.content.record.term, &holder, seen.claim()) {
             let remedy = "end what has locked it, or run `tenure break --now`";
+            let detail = format!("{key}: term {term}, {who}");
             return self.findings.warning(KEY, detail, remedy);
         }
-        self.findings.passed(KEY, detail);
+        self.findings.term(KEY, key, seen.content.record.term, holder.as_deref());
     }
 
     /// Asks what Consul knows of the token, which the reading of the key has accepted.
@@ -258,22 +252,6 @@ impl Examination<'_> {
         );
         let longest = format!("; after a crash it is free after up to {}", LATE);
         self.findings.passed(SESSION, detail + &longest);
-    }
-
-    /// Compares the server's date, taken at some time between request and answer, with this host's
-    /// clock.
-    fn skew(&mut self, date: Option<OffsetDateTime>, asked: Moment, answered: Moment) {
-        let Some(date) = date else { return };
-        let ahead = asked.date() - date.saturating_add(time::Duration::SECOND);
-        let behind = date - answered.date();
-        let apart = ahead.max(behind).max(time::Duration::ZERO).whole_seconds();
-        let detail = format!("the clocks of this host and of Consul are {apart} s apart");
-        if apart >= SKEWED {
-            let remedy =
-                "synchronize both clocks (NTP): no lease depends on them, but certificates do";
-            return self.findings.warning(SKEW, detail, remedy);
-        }
-        self.findings.passed(SKEW, detail);
     }
 
     /// Times some requests over an open connection.

@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use serde::Deserialize;
 use serde_json::json;
-use time::OffsetDateTime;
 use uuid::Uuid;
 
 use super::errors::EtcdError;
@@ -16,10 +15,11 @@ use super::record::{Seen, lease_number};
 use super::version::Release;
 use super::wire::{self, Header, Number};
 use super::{Etcd, Range};
-use crate::clock::{self, Moment};
+use crate::clock;
 use crate::lease::LeaseId;
 use crate::store::Finding;
 use crate::store::finding::{Findings, TIMED, of_timings};
+use crate::store::server_finding::ServerClock;
 
 /// The longest time that one request may take; longer than any sensible request-timeout, to tell a
 /// slow cluster from a dead one.
@@ -28,8 +28,12 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// The seconds of the lease that is tried; etcd grants its minimum, which is longer.
 const TRIED: i64 = 1;
 
-/// The clock difference, in seconds, from which on it is reported.
-const SKEWED: i64 = 31;
+const CLOCK: ServerClock = ServerClock {
+    of: "etcd",
+    unit: time::Duration::SECOND,
+    skewed: 31,
+    remedy: "synchronize both clocks (NTP): no lease depends on them, but certificates do",
+};
 
 const MEMBERS: &str = "members";
 const VERSION: &str = "version";
@@ -235,7 +239,7 @@ impl Examination<'_> {
             }
         };
         self.signed_in();
-        self.skew(date, sent, clock::now());
+        self.findings.skew(SKEW, &CLOCK, date, (sent, clock::now()));
         self.state(&range);
         true
     }
@@ -255,30 +259,14 @@ impl Examination<'_> {
             Ok(seen) => seen,
             Err(failure) => return self.findings.failed(KEYS, failure.message, "see above"),
         };
-        let who = match &seen.held {
-            None => "not held".to_owned(),
-            Some(held) => format!("held by {:?}", held.identity),
-        };
+        let holder = seen.held.as_ref().map(|it| format!("held by {:?}", it.identity));
         let endless = seen.held.as_ref().is_some_and(|it| it.lease == 0);
-        let no_end = "the claim belongs to no lease, so that it never ends";
-        match seen.record.term {
-            _ if endless => {
-                let remedy = "if its holder is dead, run `tenure break --now`";
-                self.findings.warning(KEYS, format!("{place}: {no_end}"), remedy);
-            }
-            Some(term) => self.findings.passed(KEYS, format!("{place}: term {term}, {who}")),
-            None => {
-                let detail = format!(
-                    "{place} has no term, {who}: the first leader waits for a lease-duration"
-                );
-                // A first term may be written only while nobody leads, and this holder may lead.
-                let remedy = match seen.held {
-                    None => "run `tenure doctor --create` to avoid that wait",
-                    Some(_) => "nothing, if an instance was just elected",
-                };
-                self.findings.warning(KEYS, detail, remedy);
-            }
+        if endless {
+            let detail = format!("{place}: the claim belongs to no lease, so that it never ends");
+            let remedy = "if its holder is dead, run `tenure break --now`";
+            return self.findings.warning(KEYS, detail, remedy);
         }
+        self.findings.term(KEYS, place, seen.record.term, holder.as_deref());
     }
 
     /// Tries a lease and a key of its own, and removes them.
@@ -316,22 +304,6 @@ impl Examination<'_> {
         let key = self.store.keys.trial();
         call.txn(&[], &[wire::put_under(&key, b"tenure doctor", lease)], &[]).await?;
         call.txn(&[], &[wire::delete(&key)], &[]).await.map(drop)
-    }
-
-    /// Compares the member's date, taken at some time between request and answer, with this host's
-    /// clock.
-    fn skew(&mut self, date: Option<OffsetDateTime>, asked: Moment, answered: Moment) {
-        let Some(date) = date else { return };
-        let ahead = asked.date() - date.saturating_add(time::Duration::SECOND);
-        let behind = date - answered.date();
-        let apart = ahead.max(behind).max(time::Duration::ZERO).whole_seconds();
-        let detail = format!("the clocks of this host and of etcd are {apart} s apart");
-        if apart >= SKEWED {
-            let remedy =
-                "synchronize both clocks (NTP): no lease depends on them, but certificates do";
-            return self.findings.warning(SKEW, detail, remedy);
-        }
-        self.findings.passed(SKEW, detail);
     }
 
     /// Times some requests over an open connection.

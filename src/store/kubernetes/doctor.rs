@@ -13,7 +13,7 @@ use crate::clock::{self, Moment};
 use crate::kube::objects::{AccessSpec, Lease, Metadata, SelfSubjectAccessReview};
 use crate::kube::{Dated, Kube, KubeError, KubeObject, rule};
 use crate::lease::Snapshot;
-use crate::store::finding::{TIMED, of_timings};
+use crate::store::finding::{TIMED, apart, of_timings};
 use crate::store::{Finding, Verdict};
 
 /// The longest time that one request may take; longer than any sensible request-timeout, to tell a
@@ -318,9 +318,7 @@ impl Examination<'_> {
         let (Some(date), None) = (date, self.found.iter().find(|it| it.subject == SKEW)) else {
             return;
         };
-        let ahead = asked.date() - date.saturating_add(time::Duration::SECOND);
-        let behind = date - answered.date();
-        let apart = ahead.max(behind).max(time::Duration::ZERO).whole_seconds();
+        let apart = apart(date, time::Duration::SECOND, asked, answered).whole_seconds();
         let detail = format!("the clock of this host is {apart} s off");
         if apart >= SKEWED {
             let remedy = "synchronize the clock of this host (NTP): no lease depends on it, but \

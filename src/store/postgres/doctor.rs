@@ -3,25 +3,29 @@
 
 use std::time::Duration;
 
-use time::OffsetDateTime;
-
 use super::Postgres;
 use super::access::Access;
 use super::connection::{Connection, Rows};
 use super::errors::PostgresError;
 use super::row::Seen;
 use super::statements::PROLOGUE;
-use crate::clock::{self, Moment};
+use crate::clock;
 use crate::store::Finding;
 use crate::store::finding::{Findings, TIMED, of_timings};
 use crate::store::network::in_time;
+use crate::store::server_finding::ServerClock;
 
 /// The longest time that one request may take; longer than any sensible request-timeout, to tell a slow
 /// server from a dead one.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The clock difference, in seconds, from which on it is reported.
-const SKEWED: i64 = 2;
+const CLOCK: ServerClock = ServerClock {
+    of: "the server",
+    unit: time::Duration::ZERO,
+    skewed: 2,
+    remedy: "synchronize both (NTP): the server's clock alone counts the lease, and must not jump; after a \
+             failover that of another",
+};
 
 /// The oldest version whose statements and settings are used here; older ones have no support of
 /// PostgreSQL's project.
@@ -226,7 +230,7 @@ impl Examination<'_> {
         };
         match seen {
             Ok(seen) => {
-                self.skew(seen.date, sent, clock::now());
+                self.findings.skew(SKEW, &CLOCK, seen.date, (sent, clock::now()));
                 self.state(&seen);
                 true
             }
@@ -240,24 +244,8 @@ impl Examination<'_> {
     /// Reports what the row holds.
     fn state(&mut self, seen: &Seen) {
         let place = self.store.place();
-        let who = match &seen.held {
-            None => "not held".to_owned(),
-            Some(held) => format!("held by {:?}", held.identity),
-        };
-        match seen.record.term {
-            Some(term) => self.findings.passed(TABLE, format!("{place}: term {term}, {who}")),
-            None => {
-                let detail = format!(
-                    "{place} has no term, {who}: the first leader waits for a lease-duration"
-                );
-                // A first term may be written only while nobody leads, and this holder may lead.
-                let remedy = match seen.held {
-                    None => "run `tenure doctor --create` to avoid that wait",
-                    Some(_) => "nothing, if an instance was just elected",
-                };
-                self.findings.warning(TABLE, detail, remedy);
-            }
-        }
+        let holder = seen.held.as_ref().map(|it| format!("held by {:?}", it.identity));
+        self.findings.term(TABLE, &place, seen.record.term, holder.as_deref());
     }
 
     fn denied(&mut self, why: &str) {
@@ -329,22 +317,6 @@ impl Examination<'_> {
                           primary";
             self.findings.warning(DURABILITY, detail, remedy);
         }
-    }
-
-    /// Compares the server's date, taken at some time between request and answer, with this host's
-    /// clock.
-    fn skew(&mut self, date: Option<OffsetDateTime>, asked: Moment, answered: Moment) {
-        let Some(date) = date else { return };
-        let ahead = asked.date() - date;
-        let behind = date - answered.date();
-        let apart = ahead.max(behind).max(time::Duration::ZERO).whole_seconds();
-        let detail = format!("the clocks of this host and of the server are {apart} s apart");
-        if apart >= SKEWED {
-            let remedy = "synchronize both (NTP): the server's clock alone counts the lease, and must not \
-                          jump; after a failover that of another";
-            return self.findings.warning(SKEW, detail, remedy);
-        }
-        self.findings.passed(SKEW, detail);
     }
 
     /// Times some requests over an open connection.

@@ -5,7 +5,6 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use time::OffsetDateTime;
 use uuid::Uuid;
 
 use super::Redis;
@@ -15,18 +14,24 @@ use super::errors::RedisError;
 use super::reply::Reply;
 use super::scripts::{Command, Scripts, command};
 use super::state::Seen;
-use crate::clock::{self, Moment};
+use crate::clock;
 use crate::lease::{Bid, Candidate, LeaseId, Nonce, Successor, Version};
 use crate::store::Finding;
 use crate::store::finding::{Findings, TIMED, of_timings};
 use crate::store::network::in_time;
+use crate::store::server_finding::ServerClock;
 
 /// The longest time that one request may take; longer than any sensible request-timeout, to tell a slow
 /// server from a dead one.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The clock difference, in seconds, from which on it is reported.
-const SKEWED: i64 = 2;
+const CLOCK: ServerClock = ServerClock {
+    of: "the server",
+    unit: time::Duration::ZERO,
+    skewed: 2,
+    remedy: "synchronize both (NTP), slewing the clock of the server: it alone counts the lease, and a jump \
+             forward ends the lease early",
+};
 
 /// The oldest major version that has what is used here.
 const OLDEST: u32 = 6;
@@ -249,25 +254,9 @@ impl Examination<'_> {
                 return false;
             }
         };
-        self.skew(seen.date, sent, clock::now());
-        let who = match &seen.held {
-            None => "not held".to_owned(),
-            Some(held) => format!("held by {:?}", held.identity),
-        };
-        match seen.record.term {
-            Some(term) => self.findings.passed(KEYS, format!("{place}: term {term}, {who}")),
-            None => {
-                let detail = format!(
-                    "{place} have no term, {who}: the first leader waits for a lease-duration"
-                );
-                // A first term may be written only while nobody leads, and this holder may lead.
-                let remedy = match seen.held {
-                    None => "run `tenure doctor --create` to avoid that wait",
-                    Some(_) => "nothing, if an instance was just elected",
-                };
-                self.findings.warning(KEYS, detail, remedy);
-            }
-        }
+        self.findings.skew(SKEW, &CLOCK, seen.date, (sent, clock::now()));
+        let holder = seen.held.as_ref().map(|it| format!("held by {:?}", it.identity));
+        self.findings.term(KEYS, &place, seen.record.term, holder.as_deref());
         true
     }
 
@@ -428,22 +417,6 @@ impl Examination<'_> {
                 self.findings.warning(NOTIFICATIONS, detail, &remedy);
             }
         }
-    }
-
-    /// Compares the server's date, taken at some time between request and answer, with this host's
-    /// clock.
-    fn skew(&mut self, date: Option<OffsetDateTime>, asked: Moment, answered: Moment) {
-        let Some(date) = date else { return };
-        let ahead = asked.date() - date;
-        let behind = date - answered.date();
-        let apart = ahead.max(behind).max(time::Duration::ZERO).whole_seconds();
-        let detail = format!("the clocks of this host and of the server are {apart} s apart");
-        if apart >= SKEWED {
-            let remedy = "synchronize both (NTP), slewing the clock of the server: it alone counts the lease, and \
-                          a jump forward ends the lease early";
-            return self.findings.warning(SKEW, detail, remedy);
-        }
-        self.findings.passed(SKEW, detail);
     }
 
     /// Times some requests over an open connection.

@@ -9,17 +9,21 @@ use super::body::Body;
 use super::error::RegisterError;
 use super::{Register, Slot, proof};
 use crate::clock::{self, Moment};
-use crate::lease::Failure;
 use crate::store::Finding;
 use crate::store::finding::{Findings, TIMED, of_timings};
+use crate::store::server_finding::ServerClock;
 
 /// The longest time that one request may take; longer than any sensible request-timeout, to tell a slow
 /// server from a dead one.
 pub(in crate::store) const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The clock difference, in seconds, from which on it is reported; servers refuse signatures from some
-/// minutes on.
-const SKEWED: i64 = 60;
+/// Servers refuse signatures from some minutes on.
+const CLOCK: ServerClock = ServerClock {
+    of: "the server",
+    unit: time::Duration::SECOND,
+    skewed: 60,
+    remedy: "synchronize both clocks (NTP): no lease depends on them, but signatures do",
+};
 
 pub(in crate::store) const SERVER: &str = "server";
 pub(in crate::store) const CREDENTIAL: &str = "credential";
@@ -91,12 +95,15 @@ impl<'a, R: Register> Examination<'a, R> {
         self.reached(true);
         self.findings.passed(self.words.holder, "can be read");
         let content = read.as_ref().map(|it| it.content.as_slice());
-        match shown(content, &self.register.place(Slot::Lease)) {
-            Ok((detail, true)) => self.findings.passed(self.words.value, detail),
-            Ok((detail, false)) => {
-                let remedy = "run `tenure doctor --create` to avoid that wait; nothing, if an instance was just \
-                              elected";
-                self.findings.warning(self.words.value, detail, remedy);
+        let place = self.register.place(Slot::Lease);
+        match content.map(|it| Body::read(it, &place)).transpose() {
+            Ok(body) => {
+                let Body { held, record, .. } = body.unwrap_or_default();
+                let holder = held.map(|it| match it.is_breaking {
+                    true => format!("held by {:?}, and broken", it.identity),
+                    false => format!("held by {:?}", it.identity),
+                });
+                self.findings.term(self.words.value, &place, record.term, holder.as_deref());
             }
             Err(failure) => {
                 self.findings.failed(self.words.value, failure.message, "see above");
@@ -171,17 +178,7 @@ impl<'a, R: Register> Examination<'a, R> {
         asked: Moment,
         answered: Moment,
     ) {
-        let Some(date) = date else { return };
-        let ahead = asked.date() - date.saturating_add(time::Duration::SECOND);
-        let behind = date - answered.date();
-        let apart = ahead.max(behind).max(time::Duration::ZERO).whole_seconds();
-        let detail = format!("the clocks of this host and of the server are {apart} s apart");
-        if apart >= SKEWED {
-            let remedy =
-                "synchronize both clocks (NTP): no lease depends on them, but signatures do";
-            return self.findings.warning(SKEW, detail, remedy);
-        }
-        self.findings.passed(SKEW, detail);
+        self.findings.skew(SKEW, &CLOCK, date, (asked, answered));
     }
 
     /// Times some requests over an open connection, for this request-timeout.
@@ -208,23 +205,4 @@ pub(in crate::store) fn unusable(words: Words, error: &anyhow::Error) -> Vec<Fin
     let mut findings = Findings::new(words.subjects);
     findings.failed(SERVER, format!("{error:#}"), "check --store-ca-file");
     findings.finish()
-}
-
-/// Returns what the content of the value shows, for people, and whether it has a term; `None` stands for
-/// no value. `place` names it.
-fn shown(content: Option<&[u8]>, place: &str) -> Result<(String, bool), Failure> {
-    let body = content.map(|it| Body::read(it, place)).transpose()?.unwrap_or_default();
-    let who = match &body.held {
-        None => "not held".to_owned(),
-        Some(held) if held.is_breaking => format!("held by {:?}, and broken", held.identity),
-        Some(held) => format!("held by {:?}", held.identity),
-    };
-    Ok(match body.record.term {
-        Some(term) => (format!("{place}: term {term}, {who}"), true),
-        None => {
-            let detail =
-                format!("{place} has no term, {who}: the first leader waits for a lease-duration");
-            (detail, false)
-        }
-    })
 }

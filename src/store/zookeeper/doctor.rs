@@ -4,7 +4,6 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use time::OffsetDateTime;
 use uuid::Uuid;
 
 use super::access::{Access, Call};
@@ -13,16 +12,21 @@ use super::errors::{ZookeeperError, other_length};
 use super::record::Seen;
 use super::wire::{Acl, Mode, Op, Reader, Request};
 use super::{Zookeeper, connection, date};
-use crate::clock::{self, Moment};
+use crate::clock;
 use crate::store::Finding;
 use crate::store::finding::{Findings, TIMED, of_timings};
+use crate::store::server_finding::ServerClock;
 
 /// The longest time that one request may take; longer than any sensible request-timeout, to tell a slow
 /// ensemble from a dead one.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The clock difference, in seconds, from which on it is reported.
-const SKEWED: i64 = 31;
+const CLOCK: ServerClock = ServerClock {
+    of: "ZooKeeper's leader",
+    unit: time::Duration::ZERO,
+    skewed: 31,
+    remedy: "synchronize both clocks (NTP): no lease depends on them, but certificates do",
+};
 
 /// The oldest version that Tenure was made for: major and minor.
 const OLDEST: (u32, u32) = (3, 5);
@@ -292,23 +296,8 @@ async fn nodes(store: &Zookeeper, findings: &mut Findings, call: &mut Call<'_>) 
         }
     };
     let place = store.place();
-    let who = match &seen.held {
-        None => "not held".to_owned(),
-        Some(held) => format!("held by {:?}", held.identity),
-    };
-    match seen.record.term {
-        Some(term) => findings.passed(NODES, format!("{place}: term {term}, {who}")),
-        None => {
-            let detail =
-                format!("{place} has no term, {who}: the first leader waits for a lease-duration");
-            // A first term may be written only while nobody leads, and this holder may lead.
-            let remedy = match seen.held {
-                None => "run `tenure doctor --create` to avoid that wait",
-                Some(_) => "nothing, if an instance was just elected",
-            };
-            findings.warning(NODES, detail, remedy);
-        }
-    }
+    let holder = seen.held.as_ref().map(|it| format!("held by {:?}", it.identity));
+    findings.term(NODES, place, seen.record.term, holder.as_deref());
     Some(seen)
 }
 
@@ -346,7 +335,7 @@ async fn rights(store: &Zookeeper, findings: &mut Findings, call: &mut Call<'_>,
     findings.passed(RIGHTS, format!("creates, writes and deletes nodes below {folder}"));
     access(store, findings, call, seen).await;
     if let Ok(outcome) = outcome {
-        skew(findings, date(&outcome), sent, answered);
+        findings.skew(SKEW, &CLOCK, date(&outcome), (sent, answered));
     }
 }
 
@@ -377,21 +366,6 @@ async fn access(store: &Zookeeper, findings: &mut Findings, call: &mut Call<'_>,
             }
         }
     }
-}
-
-/// Compares the date of the ensemble's leader, taken at some time between request and answer, with this host's
-/// clock.
-fn skew(findings: &mut Findings, date: Option<OffsetDateTime>, asked: Moment, answered: Moment) {
-    let Some(date) = date else { return };
-    let ahead = asked.date() - date;
-    let behind = date - answered.date();
-    let apart = ahead.max(behind).max(time::Duration::ZERO).whole_seconds();
-    let detail = format!("the clocks of this host and of ZooKeeper's leader are {apart} s apart");
-    if apart >= SKEWED {
-        let remedy = "synchronize both clocks (NTP): no lease depends on them, but certificates do";
-        return findings.warning(SKEW, detail, remedy);
-    }
-    findings.passed(SKEW, detail);
 }
 
 #[cfg(test)]
