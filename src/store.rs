@@ -60,6 +60,8 @@ pub mod mongodb;
 mod network;
 #[cfg(feature = "postgres")]
 pub mod postgres;
+#[cfg(any(feature = "gcs", feature = "s3"))]
+mod query;
 #[cfg(feature = "redis")]
 pub mod redis;
 #[cfg(any(feature = "gcs", feature = "mongodb", feature = "s3"))]

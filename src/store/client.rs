@@ -4,7 +4,6 @@
 //! Files that cannot be read, or a disk that hangs, never stop a request while what was read earlier
 //! can be used.
 
-use std::fmt::Write;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -168,38 +167,4 @@ pub(super) fn date(headers: &HeaderMap) -> Option<OffsetDateTime> {
 pub(super) fn spread(pause: Duration) -> Duration {
     let chance = (uuid::Uuid::new_v4().as_u128() & 0xff) as u32;
     pause / 2 + pause / 512 * chance
-}
-
-/// Returns the query of a URL, or a form: sorted, and with everything escaped but letters, digits and
-/// `-._~`, as AWS signs it.
-pub(super) fn query(pairs: &[(&str, &str)]) -> String {
-    let mut all: Vec<_> =
-        pairs.iter().map(|(name, value)| format!("{}={}", escaped(name), escaped(value))).collect();
-    all.sort_unstable();
-    all.join("&")
-}
-
-/// Returns a text with everything escaped but letters, digits and `-._~`.
-pub(super) fn escaped(text: &str) -> String {
-    text.bytes().fold(String::new(), |mut all, it| {
-        if it.is_ascii_alphanumeric() || b"-._~".contains(&it) {
-            all.push(char::from(it));
-        } else {
-            let _ = write!(all, "%{it:02X}");
-        }
-        all
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_query_is_sorted_and_escaped() {
-        assert_eq!(
-            query(&[("prefix", "a/b c"), ("list-type", "2")]),
-            "list-type=2&prefix=a%2Fb%20c"
-        );
-    }
 }

@@ -12,8 +12,9 @@ use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue};
 use reqwest::{Method, Url};
 use serde::Deserialize;
 
-use super::client::{self, Peer, StoreClient, escaped};
+use super::client::{self, Peer, StoreClient};
 use super::network::in_time;
+use super::query;
 use super::register::error::RegisterError;
 use super::register::{self, If, Register, Registered, Slot, Tagged, Written};
 use super::renewed::Renewed;
@@ -136,7 +137,7 @@ impl Bucket {
     ) -> Result<Answer, RegisterError> {
         let mut url: Url = self.settings.server.clone();
         url.set_path(path);
-        url.set_query(Some(&client::query(query)));
+        url.set_query(Some(&query::query(query)));
         let client = self.client.current().await;
         let client = client.map_err(|why| RegisterError::Invalid(why.to_owned()))?;
         let mut request = client.request(method.clone(), url);
@@ -227,7 +228,7 @@ impl Register for Bucket {
     }
 
     async fn get(&self, slot: Slot) -> Result<Option<Tagged>, RegisterError> {
-        let name = escaped(&self.name(slot));
+        let name = query::escaped(&self.name(slot));
         let path = format!("/storage/v1/b/{}/o/{name}", self.settings.bucket);
         let query = [("alt", "media")];
         match self.request(Method::GET, &path, &query, Vec::new(), &self.place(slot)).await {

@@ -17,6 +17,7 @@ use self::signature::Scope;
 use self::xml::Elements;
 use super::client::{self, Peer, StoreClient};
 use super::network::in_time;
+use super::query;
 use super::register::error::RegisterError;
 use super::register::{self, If, Register, Registered, Slot, Tagged, Written};
 use super::renewed::Renewed;
@@ -109,7 +110,7 @@ impl Bucket {
             url.set_path(&path);
         }
         if !query.is_empty() {
-            url.set_query(Some(&client::query(query)));
+            url.set_query(Some(&query::query(query)));
         }
         url
     }

@@ -27,7 +27,8 @@ use crate::files::{SmallFile, reason};
 use crate::http::client::{self, BodyError};
 use crate::lease::text::is_printable;
 use crate::lease::{Cause, Failure};
-use crate::store::client::{StoreClient, query};
+use crate::store::client::StoreClient;
+use crate::store::query::query;
 
 /// The longest time of a sign-in.
 const BOUND: Duration = Duration::from_secs(20);

@@ -19,7 +19,8 @@ use crate::files::{SmallFile, reason};
 use crate::http::client::{self, BodyError};
 use crate::lease::text::is_printable;
 use crate::lease::{Cause, Failure};
-use crate::store::client::{StoreClient, query};
+use crate::store::client::StoreClient;
+use crate::store::query::query;
 use crate::store::secret::Secret;
 
 /// The longest time of a sign-in with the Security Token Service.

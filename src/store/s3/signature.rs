@@ -92,7 +92,7 @@ mod tests {
     use time::macros::datetime;
 
     use super::*;
-    use crate::store::client::query;
+    use crate::store::query::query;
 
     fn signature(
         method: &Method,
