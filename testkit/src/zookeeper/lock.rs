@@ -112,6 +112,8 @@ impl<G: Ground + 'static> Harness for ZookeeperLock<G> {
     }
 
     async fn bytes(&self) -> Vec<u8> {
-        self.shell(format!("get -s {}", self.record())).await.into_bytes()
+        let printed = self.shell(format!("get -s {}", self.record())).await;
+        assert!(printed.contains("mZxid"), "no state of the node: {printed}");
+        printed.into_bytes()
     }
 }

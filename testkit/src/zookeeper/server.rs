@@ -4,7 +4,6 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
@@ -14,6 +13,7 @@ use tenure::config::{Address, SecretSource, StoreTls, ZookeeperSettings};
 use tenure::tls::KeyPair;
 use url::Host;
 
+use super::shell::Shell;
 use crate::faults::tls_front::Authority;
 use crate::paths::tool;
 use crate::ports::free_port;
@@ -37,7 +37,7 @@ const UNTIL: i32 = 2_099;
 pub const TICK: Duration = Duration::from_millis(500);
 
 /// Java for a small program that runs for a moment.
-const JAVA: [&str; 4] =
+pub(super) const JAVA: [&str; 4] =
     ["-Xmx96m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dzookeeper.forceSync=no"];
 
 /// One server.
@@ -89,7 +89,7 @@ impl Member {
     }
 }
 
-fn jars() -> String {
+pub(super) fn jars() -> String {
     format!("{}/*", tool("zookeeper").display())
 }
 
@@ -151,6 +151,8 @@ pub struct ZookeeperServer {
     pub members: Vec<Member>,
     files: Option<Files>,
     home: TempDir,
+    /// The shell, once it was used.
+    shell: Mutex<Option<Shell>>,
 }
 
 impl ZookeeperServer {
@@ -212,7 +214,8 @@ impl ZookeeperServer {
             more.extend(files.iter().map(|it| it.configuration(ports[1])));
             Member::start(own, id, ports, &more, tls)
         };
-        let mut it = Self { members: (1..=members).map(start).collect(), files, home };
+        let members = (1..=members).map(start).collect();
+        let mut it = Self { members, files, home, shell: Mutex::default() };
         until(PATIENCE, "ZooKeeper is ready", || {
             let ended = it.members.iter_mut().any(|it| it.process.has_ended());
             let ready = || (0..it.members.len()).all(|at| it.is_ready(at));
@@ -234,13 +237,20 @@ impl ZookeeperServer {
 
     /// Kills some servers.
     pub fn kill(&mut self, servers: Range<usize>) {
+        self.end_shell();
         self.members[servers].iter_mut().for_each(|it| it.process.kill());
     }
 
     /// Kills some servers, starts them again with the same ports and data, and waits until each takes sessions.
     pub fn restart(&mut self, servers: Range<usize>) {
+        self.end_shell();
         self.members[servers].iter_mut().for_each(Member::restart);
         (0..self.members.len()).for_each(|at| self.becomes_ready(at));
+    }
+
+    /// Ends the shell, whose session may not outlive its server.
+    fn end_shell(&mut self) {
+        *self.shell.get_mut().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
     /// Returns the number of the server that leads the ensemble.
@@ -310,20 +320,8 @@ impl ZookeeperServer {
     /// Lets ZooKeeper's own shell execute commands as the user of the elections, one in each line; returns
     /// what it prints.
     pub fn shell(&self, commands: &str) -> String {
-        let server = format!("127.0.0.1:{}", self.members[0].port);
-        let mut shell = Command::new("java")
-            .args(JAVA)
-            .args(["-cp", &jars(), "org.apache.zookeeper.ZooKeeperMain", "-server", &server])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .expect("java starts");
-        let mut input = shell.stdin.take().expect("a pipe");
-        write!(input, "addauth digest {USER}\n{commands}\n").expect("it reads");
-        drop(input);
-        let output = shell.wait_with_output().expect("it ends");
-        String::from_utf8(output.stdout).expect("text")
+        let mut shell = self.shell.lock().unwrap_or_else(PoisonError::into_inner);
+        shell.get_or_insert_with(|| Shell::start(self.members[0].port)).execute(commands)
     }
 
     /// Lets the user of the elections read the nodes of one, and no more.
