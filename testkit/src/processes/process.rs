@@ -241,7 +241,8 @@ pub fn get_within(bound: Duration, address: SocketAddr, path: &str) -> Option<(u
     Some((head.split(' ').nth(1)?.parse().ok()?, body.to_owned()))
 }
 
-/// Polls until there is a result; panics after `bound`.
+/// Polls until there is a result; panics after `bound`. The longer it has waited, the longer it sleeps
+/// between two polls, up to a tenth of a second: many tests wait at the same time, and share the cores.
 pub fn until<T>(bound: Duration, what: &str, mut question: impl FnMut() -> Option<T>) -> T {
     let start = tenure::clock::now();
     loop {
@@ -250,7 +251,8 @@ pub fn until<T>(bound: Duration, what: &str, mut question: impl FnMut() -> Optio
         }
         let waited = start.elapsed_min(tenure::clock::now());
         assert!(waited < bound, "waited {waited:?} in vain until {what}");
-        std::thread::sleep(Duration::from_millis(10));
+        let share = waited / 20;
+        std::thread::sleep(share.clamp(Duration::from_millis(10), Duration::from_millis(100)));
     }
 }
 
