@@ -2,5 +2,4 @@
 //! conditions and ignores them.
 
 pub mod careless;
-pub mod lock;
 pub mod server;

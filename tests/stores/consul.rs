@@ -1,9 +1,10 @@
 //! Consul itself: the conformance suite without TLS and access control and with them, what its blocking
 //! queries tell, the lock-delay, and what `tenure doctor` finds.
 
-use testkit::consul::lock::{ConsulLock, Ground, Plain, Secured};
+use testkit::consul::lock::ConsulLock;
 use testkit::consul::server::ConsulServer;
 use testkit::ports::free_port;
+use testkit::stores::servers::{Plain, Secured, SharedServer, on_thread};
 use testkit::stores::{bids, conformance};
 
 use std::sync::Arc;
@@ -25,11 +26,6 @@ fn open(settings: &ConsulSettings) -> Consul {
     Consul::open(settings).unwrap()
 }
 
-/// Starts or shares a server, on a thread that may block.
-async fn server<T: Send + 'static>(start: fn() -> T) -> T {
-    tokio::task::spawn_blocking(start).await.unwrap()
-}
-
 /// Returns the bid of a candidate for the present version.
 async fn bid(store: &Consul, number: u128) -> Bid {
     let seen = soon(store.read()).await.unwrap().version;
@@ -38,7 +34,7 @@ async fn bid(store: &Consul, number: u128) -> Bid {
 
 #[tokio::test]
 async fn a_blocking_query_tells_of_each_change_of_hands_and_of_no_renewal() {
-    let server = server(Plain::server).await;
+    let server = on_thread(ConsulServer::shared).await;
     let settings = server.settings("watched");
     let (leader, standby) = (open(&settings), open(&settings));
     assert_eq!(soon(news(&standby)).await, None, "it begins with the present state");
@@ -63,7 +59,7 @@ async fn a_blocking_query_tells_of_each_change_of_hands_and_of_no_renewal() {
 
 #[tokio::test]
 async fn a_blocking_query_survives_a_restart() {
-    let mut server = server(ConsulServer::start).await;
+    let mut server = on_thread(ConsulServer::start).await;
     let settings = server.settings("watched");
     let (leader, standby) = (open(&settings), open(&settings));
     soon(news(&standby)).await;
@@ -86,7 +82,7 @@ async fn a_blocking_query_survives_a_restart() {
 #[tokio::test]
 async fn a_session_that_ends_before_its_time_keeps_the_lock_from_others_for_a_lease() {
     const LEASE: Duration = Duration::from_secs(10);
-    let server = Arc::new(server(ConsulServer::start).await);
+    let server = Arc::new(on_thread(ConsulServer::start).await);
     let store = open(&server.settings("left"));
     let a = Bid { lease_duration: LEASE, ..bid(&store, A).await };
     soon(store.acquire(&a)).await.unwrap();
@@ -94,7 +90,7 @@ async fn a_session_that_ends_before_its_time_keeps_the_lock_from_others_for_a_le
     soon(store.renew(&a)).await.unwrap();
     let renewed = clock::now();
     let leaving = Arc::clone(&server);
-    tokio::task::spawn_blocking(move || leaving.leave_and_join(0)).await.unwrap();
+    on_thread(move || leaving.leave_and_join(0)).await;
     assert!(soon(store.read()).await.unwrap().free, "Consul has ended it");
     let mut refused = 0;
     loop {
@@ -120,7 +116,7 @@ fn finding<'a>(found: &'a [Finding], subject: &str) -> &'a Finding {
 
 #[tokio::test]
 async fn doctor_finds_an_unknown_token_and_shows_none() {
-    let server = server(Secured::server).await;
+    let server = on_thread(ConsulServer::shared_secured).await;
     let token = "5f1c1d1e-7e57-4000-8000-0000000000ff".to_owned();
     let unknown = Some(SecretSource::Value(token.clone()));
     let found =
@@ -136,7 +132,7 @@ async fn doctor_finds_an_unknown_token_and_shows_none() {
 
 #[tokio::test]
 async fn doctor_names_the_keys_that_a_token_may_not_use() {
-    let server = server(Secured::server).await;
+    let server = on_thread(ConsulServer::shared_secured).await;
     let settings = ConsulSettings { prefix: "elsewhere".to_owned(), ..server.settings("examined") };
     let found = open(&settings).examine().await;
     let rights = finding(&found, "permissions");
@@ -147,7 +143,7 @@ async fn doctor_names_the_keys_that_a_token_may_not_use() {
 
 #[tokio::test]
 async fn doctor_names_a_server_that_is_gone_and_an_election_without_a_term() {
-    let server = server(Plain::server).await;
+    let server = on_thread(ConsulServer::shared).await;
     let mut settings = server.settings("without-a-term");
     settings.servers.insert(0, Url::parse(&format!("http://127.0.0.1:{}/", free_port())).unwrap());
     let found = open(&settings).examine().await;
@@ -168,7 +164,7 @@ async fn doctor_names_a_server_that_is_gone_and_an_election_without_a_term() {
 
 #[tokio::test]
 async fn a_misspelt_election_is_found_beside_the_others() {
-    let server = server(Plain::server).await;
+    let server = on_thread(ConsulServer::shared).await;
     let there = open(&server.settings("found"));
     soon(there.create(1)).await.unwrap();
     assert_eq!(soon(there.presence()).await, Ok(Presence::Exists));

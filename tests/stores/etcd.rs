@@ -1,10 +1,11 @@
 //! etcd itself: the conformance suite without TLS and users and with them, what its watch tells, and
 //! what `tenure doctor` finds.
 
-use testkit::etcd::lock::{EtcdLock, Ground, Plain, Secured};
+use testkit::etcd::lock::EtcdLock;
 use testkit::etcd::server::EtcdServer;
 use testkit::ports::free_port;
 use testkit::processes::process::Process;
+use testkit::stores::servers::{Plain, Secured, SharedServer, on_thread};
 use testkit::stores::{bids, conformance};
 
 use std::process::{Command, Stdio};
@@ -26,11 +27,6 @@ fn open(settings: &EtcdSettings) -> Etcd {
     Etcd::open(settings).unwrap()
 }
 
-/// Starts or shares a server, on a thread that may block.
-async fn server(start: fn() -> Arc<EtcdServer>) -> Arc<EtcdServer> {
-    tokio::task::spawn_blocking(start).await.unwrap()
-}
-
 /// Returns the bid of a candidate for the present version.
 async fn bid(store: &Etcd, number: u128) -> Bid {
     let Version(seen) = soon(store.read()).await.unwrap().version;
@@ -39,7 +35,7 @@ async fn bid(store: &Etcd, number: u128) -> Bid {
 
 #[tokio::test]
 async fn a_watch_tells_of_each_change_of_hands_and_of_no_renewal() {
-    let server = server(Plain::server).await;
+    let server = on_thread(EtcdServer::shared).await;
     let settings = server.settings("watched");
     let (leader, standby) = (open(&settings), open(&settings));
     assert_eq!(soon(news(&standby)).await, None, "it begins with the present state");
@@ -68,7 +64,7 @@ async fn a_watch_tells_of_each_change_of_hands_and_of_no_renewal() {
 
 #[tokio::test]
 async fn a_watch_survives_compaction_and_a_restart() {
-    let mut server = tokio::task::spawn_blocking(EtcdServer::start).await.unwrap();
+    let mut server = on_thread(EtcdServer::start).await;
     let settings = server.settings("watched");
     let (leader, standby) = (open(&settings), open(&settings));
     soon(news(&standby)).await;
@@ -101,7 +97,7 @@ fn finding<'a>(found: &'a [Finding], subject: &str) -> &'a Finding {
 
 #[tokio::test]
 async fn doctor_finds_a_wrong_password_and_shows_none() {
-    let server = server(Secured::server).await;
+    let server = on_thread(EtcdServer::shared_secured).await;
     let secret = |text: &str| SecretSource::Value(text.to_owned());
     let user = EtcdUser { name: secret("elections"), password: secret("hunter2") };
     let settings = EtcdSettings { user: Some(user), ..server.settings("examined") };
@@ -117,7 +113,7 @@ async fn doctor_finds_a_wrong_password_and_shows_none() {
 
 #[tokio::test]
 async fn doctor_names_the_keys_that_a_user_may_not_use() {
-    let server = server(Secured::server).await;
+    let server = on_thread(EtcdServer::shared_secured).await;
     let settings = EtcdSettings { prefix: "elsewhere".to_owned(), ..server.settings("examined") };
     let found = open(&settings).examine().await;
     let rights = finding(&found, "permissions");
@@ -129,7 +125,7 @@ async fn doctor_names_the_keys_that_a_user_may_not_use() {
 
 #[tokio::test]
 async fn doctor_names_a_member_that_is_gone_and_an_election_without_a_term() {
-    let server = server(Plain::server).await;
+    let server = on_thread(EtcdServer::shared).await;
     let mut settings = server.settings("without-a-term");
     settings.members.insert(0, Url::parse(&format!("http://127.0.0.1:{}/", free_port())).unwrap());
     let found = open(&settings).examine().await;
@@ -146,8 +142,7 @@ async fn doctor_names_a_member_that_is_gone_and_an_election_without_a_term() {
 
 #[tokio::test]
 async fn doctor_tells_two_clusters_apart() {
-    let (one, two) = (server(Plain::server).await, tokio::task::spawn_blocking(EtcdServer::start));
-    let two = two.await.unwrap();
+    let (one, two) = (on_thread(EtcdServer::shared).await, on_thread(EtcdServer::start).await);
     let mut settings = one.settings("examined");
     settings.members.extend(two.settings("examined").members);
     let found = open(&settings).examine().await;
@@ -170,7 +165,7 @@ async fn doctor_names_a_version_that_ends_live_leases() {
         .args(["--initial-cluster", &format!("default={peer}")])
         .stdin(Stdio::null());
     let _etcd = Process::spawn("etcd 3.4, of Debian's package etcd-server", command);
-    let shared = server(Plain::server).await;
+    let shared = on_thread(EtcdServer::shared).await;
     let url = Url::parse(&format!("{client}/")).unwrap();
     let settings = EtcdSettings { members: vec![url], ..shared.settings("examined") };
     let store = open(&settings);

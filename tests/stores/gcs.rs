@@ -2,8 +2,9 @@
 //! asks for tokens; where tokens come from, and what doctor finds.
 
 use testkit::gcs::front::TOKEN;
-use testkit::gcs::lock::{GcsLock, Plain, Secured};
 use testkit::gcs::server::{BUCKET, GcsServer};
+use testkit::stores::register_lock::RegisterLock;
+use testkit::stores::servers::{Plain, Secured, SharedServer, on_thread};
 use testkit::stores::{bids, conformance};
 
 use std::path::PathBuf;
@@ -19,15 +20,15 @@ use tenure::store::gcs;
 use tenure::store::{Finding, LeaseAdmin, Presence, Verdict};
 use url::Url;
 
-testkit::conformance!(plain, GcsLock<Plain>, observed);
-testkit::conformance!(secured, GcsLock<Secured>, observed);
+testkit::conformance!(plain, RegisterLock<GcsServer, Plain>, observed);
+testkit::conformance!(secured, RegisterLock<GcsServer, Secured>, observed);
 
 fn open(settings: &GcsSettings) -> Arc<dyn LeaseAdmin> {
     gcs::open(settings).unwrap()
 }
 
 async fn shared() -> Arc<GcsServer> {
-    tokio::task::spawn_blocking(GcsServer::shared).await.unwrap()
+    on_thread(GcsServer::shared).await
 }
 
 /// Returns the bid of a candidate for the present version.

@@ -20,6 +20,7 @@ use testkit::postgres::server::{self, PostgresServer};
 use testkit::redis::server::{self as cache, RedisServer};
 use testkit::s3::server::{self as bucket, S3Server};
 use testkit::stores::bids::{self, A, B, soon};
+use testkit::stores::servers::{SharedServer, on_thread};
 use testkit::zookeeper::server::ZookeeperServer;
 use tokio::sync::oneshot::error::TryRecvError;
 
@@ -107,7 +108,7 @@ async fn moves(ground: Ground, from: Election, to: Election) {
 
 #[tokio::test]
 async fn an_election_moves_from_a_file_to_postgres_and_back() {
-    let server = tokio::task::spawn_blocking(PostgresServer::shared).await.unwrap();
+    let server = on_thread(PostgresServer::shared).await;
     let directory = tempfile::tempdir().unwrap();
     let election = "moved-1";
     let file = FileSettings {
@@ -129,8 +130,8 @@ async fn an_election_moves_from_a_file_to_postgres_and_back() {
 
 #[tokio::test]
 async fn an_election_moves_from_etcd_to_s3_and_back() {
-    let etcd = tokio::task::spawn_blocking(EtcdServer::shared).await.unwrap();
-    let s3 = tokio::task::spawn_blocking(S3Server::shared).await.unwrap();
+    let etcd = on_thread(EtcdServer::shared).await;
+    let s3 = on_thread(S3Server::shared).await;
     let election = "moved-2";
     let from = Election {
         store: Arc::new(Etcd::open(&etcd.settings(election)).unwrap()),
@@ -146,8 +147,8 @@ async fn an_election_moves_from_etcd_to_s3_and_back() {
 
 #[tokio::test]
 async fn an_election_moves_from_s3_to_postgres_and_back() {
-    let postgres = tokio::task::spawn_blocking(PostgresServer::shared).await.unwrap();
-    let s3 = tokio::task::spawn_blocking(S3Server::shared).await.unwrap();
+    let postgres = on_thread(PostgresServer::shared).await;
+    let s3 = on_thread(S3Server::shared).await;
     let election = "moved-3";
     let arguments = s3.arguments();
     let from =
@@ -163,7 +164,7 @@ async fn an_election_moves_from_s3_to_postgres_and_back() {
 /// The numbers of ZooKeeper's transactions are far above the terms of the file, and terms rise both ways.
 #[tokio::test]
 async fn an_election_moves_from_a_file_to_zookeeper_and_back() {
-    let server = tokio::task::spawn_blocking(ZookeeperServer::shared).await.unwrap();
+    let server = on_thread(ZookeeperServer::shared).await;
     let directory = tempfile::tempdir().unwrap();
     let election = "moved-to-zookeeper";
     let file = FileSettings {
@@ -184,8 +185,8 @@ async fn an_election_moves_from_a_file_to_zookeeper_and_back() {
 
 #[tokio::test]
 async fn an_election_moves_from_redis_to_postgres_and_back() {
-    let postgres = tokio::task::spawn_blocking(PostgresServer::shared).await.unwrap();
-    let redis = tokio::task::spawn_blocking(RedisServer::shared).await.unwrap();
+    let postgres = on_thread(PostgresServer::shared).await;
+    let redis = on_thread(RedisServer::shared).await;
     let election = "moved-4";
     let from = Election {
         store: Arc::new(Redis::open(&redis.settings(election)).unwrap()),
@@ -201,8 +202,8 @@ async fn an_election_moves_from_redis_to_postgres_and_back() {
 
 #[tokio::test]
 async fn an_election_moves_from_consul_to_etcd_and_back() {
-    let consul = tokio::task::spawn_blocking(ConsulServer::shared).await.unwrap();
-    let etcd = tokio::task::spawn_blocking(EtcdServer::shared).await.unwrap();
+    let consul = on_thread(ConsulServer::shared).await;
+    let etcd = on_thread(EtcdServer::shared).await;
     let election = "moved-to-etcd";
     let from = Election {
         store: Arc::new(Consul::open(&consul.settings(election)).unwrap()),

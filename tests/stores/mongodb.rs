@@ -3,8 +3,9 @@
 //! writes that no majority acknowledged, and what doctor finds.
 
 use testkit::mongodb::front::{Fault, Front, SET, Users};
-use testkit::mongodb::lock::{MongoLock, Plain, Secured};
 use testkit::mongodb::server::{MongoServer, USER};
+use testkit::stores::register_lock::RegisterLock;
+use testkit::stores::servers::{Plain, Secured, SharedServer, on_thread};
 use testkit::stores::{bids, conformance};
 
 use std::sync::Arc;
@@ -17,15 +18,15 @@ use tenure::lease::{Bid, Cause, Nonce, StoreError};
 use tenure::store::mongodb;
 use tenure::store::{Finding, LeaseAdmin, Presence, Verdict};
 
-testkit::conformance!(plain, MongoLock<Plain>, observed);
-testkit::conformance!(secured, MongoLock<Secured>, observed);
+testkit::conformance!(plain, RegisterLock<MongoServer, Plain>, observed);
+testkit::conformance!(secured, RegisterLock<MongoServer, Secured>, observed);
 
 fn open(settings: &MongoSettings) -> Arc<dyn LeaseAdmin> {
     mongodb::open(settings).unwrap()
 }
 
 async fn shared() -> Arc<MongoServer> {
-    tokio::task::spawn_blocking(MongoServer::shared).await.unwrap()
+    on_thread(MongoServer::shared).await
 }
 
 /// Starts another front before the shared server, with its own user and role.

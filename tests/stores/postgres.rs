@@ -1,9 +1,10 @@
 //! PostgreSQL itself: the conformance suite without TLS, with it, and through a pooler, and what its
 //! notifications tell, its sign-in asks for, and its commits promise.
 
-use testkit::postgres::lock::{Plain, Pooled, PostgresLock, Secured};
+use testkit::postgres::lock::PostgresLock;
 use testkit::postgres::pooler::Pooler;
 use testkit::postgres::server::{PostgresServer, USER};
+use testkit::stores::servers::{Plain, Secured, SharedServer, on_thread};
 use testkit::stores::{bids, conformance};
 
 use std::sync::Arc;
@@ -18,21 +19,16 @@ use tenure::store::postgres::Postgres;
 
 testkit::conformance!(plain, PostgresLock<Plain>);
 testkit::conformance!(secured, PostgresLock<Secured>);
-testkit::conformance!(pooled, PostgresLock<Pooled>);
+testkit::conformance!(pooled, PostgresLock<Plain, true>);
 
 fn open(settings: &PostgresSettings) -> Postgres {
     Postgres::open(settings).unwrap()
 }
 
-/// Does something that may block.
-async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
-    tokio::task::spawn_blocking(work).await.unwrap()
-}
-
 /// Runs statements as the administrator.
 async fn sql(server: &Arc<PostgresServer>, statements: &'static str) -> String {
     let server = Arc::clone(server);
-    blocking(move || server.sql(statements)).await
+    on_thread(move || server.sql(statements)).await
 }
 
 /// Returns the bid of a candidate for the present version.
@@ -50,7 +46,7 @@ fn cause<T: std::fmt::Debug>(outcome: Result<T, StoreError>) -> Cause {
 
 #[tokio::test]
 async fn a_notification_tells_of_each_change_of_hands_and_of_no_renewal() {
-    let server = blocking(PostgresServer::shared).await;
+    let server = on_thread(PostgresServer::shared).await;
     let settings = server.settings("watched");
     let (leader, standby) = (open(&settings), open(&settings));
     let a = bid(&leader, A).await;
@@ -85,7 +81,7 @@ async fn a_notification_tells_of_each_change_of_hands_and_of_no_renewal() {
 
 #[tokio::test]
 async fn a_request_has_the_connection_that_is_listened_on() {
-    let server = blocking(PostgresServer::shared).await;
+    let server = on_thread(PostgresServer::shared).await;
     let store = Arc::new(open(&server.settings("shared")));
     soon(store.read()).await.unwrap();
     let listening = Arc::clone(&store);
@@ -103,7 +99,7 @@ async fn a_request_has_the_connection_that_is_listened_on() {
 
 #[tokio::test]
 async fn a_connection_that_has_ended_is_replaced_before_a_request() {
-    let server = blocking(PostgresServer::shared).await;
+    let server = on_thread(PostgresServer::shared).await;
     let store = open(&server.settings("ended"));
     let a = bid(&store, A).await;
     soon(store.acquire(&a)).await.unwrap();
@@ -119,9 +115,9 @@ async fn a_connection_that_has_ended_is_replaced_before_a_request() {
 
 #[tokio::test]
 async fn through_a_pooler_nobody_listens() {
-    let server = blocking(PostgresServer::shared).await;
+    let server = on_thread(PostgresServer::shared).await;
     let shared = Arc::clone(&server);
-    let pooler = blocking(move || Pooler::before(&shared)).await;
+    let pooler = on_thread(move || Pooler::before(&shared)).await;
     let settings = server.settings_at(&[pooler.port], "pooled");
     let (leader, standby) = (open(&settings), open(&settings));
     soon(standby.read()).await.unwrap();
@@ -130,13 +126,13 @@ async fn through_a_pooler_nobody_listens() {
     let told = tokio::time::timeout(Duration::from_millis(500), news(&standby)).await;
     assert!(told.is_err(), "{told:?}");
     // All clients have the one connection of the pooler to the server.
-    let listening = blocking(move || pooler.sql("SELECT pg_listening_channels()")).await;
+    let listening = on_thread(move || pooler.sql("SELECT pg_listening_channels()")).await;
     assert_eq!(listening, "");
 }
 
 #[tokio::test]
 async fn a_locked_row_is_unknown_and_waited_for_no_longer_than_request_timeout() {
-    let server = blocking(PostgresServer::shared).await;
+    let server = on_thread(PostgresServer::shared).await;
     let timeout = Duration::from_secs(2);
     let store = open(&PostgresSettings { request_timeout: timeout, ..server.settings("locked") });
     let a = bid(&store, A).await;
@@ -162,7 +158,7 @@ async fn a_locked_row_is_unknown_and_waited_for_no_longer_than_request_timeout()
 /// were done, with a warning.
 #[tokio::test]
 async fn a_commit_that_its_standbys_do_not_have_is_unknown() {
-    let server = Arc::new(blocking(PostgresServer::start).await);
+    let server = Arc::new(on_thread(PostgresServer::start).await);
     let timeout = Duration::from_secs(3);
     let store = open(&PostgresSettings { request_timeout: timeout, ..server.settings("waiting") });
     let a = bid(&store, A).await;
@@ -200,9 +196,9 @@ async fn a_commit_that_its_standbys_do_not_have_is_unknown() {
 
 #[tokio::test]
 async fn the_primary_is_found_among_its_standbys() {
-    let server = Arc::new(blocking(PostgresServer::start).await);
+    let server = Arc::new(on_thread(PostgresServer::start).await);
     let shared = Arc::clone(&server);
-    let standby = blocking(move || shared.standby()).await;
+    let standby = on_thread(move || shared.standby()).await;
     let store = open(&server.settings_at(&[standby.port, server.port], "found"));
     let Err(StoreError::RetryNow(failure)) = soon(store.read()).await else {
         panic!("the first one is a standby")
@@ -214,7 +210,7 @@ async fn the_primary_is_found_among_its_standbys() {
 
 #[tokio::test]
 async fn the_first_candidate_creates_the_table_where_it_may() {
-    let server = Arc::new(blocking(PostgresServer::start).await);
+    let server = Arc::new(on_thread(PostgresServer::start).await);
     let table =
         |schema: &str| PostgresTable { schema: Some(schema.to_owned()), name: "leases".to_owned() };
     let store =
@@ -254,7 +250,7 @@ async fn the_first_candidate_creates_the_table_where_it_may() {
 
 #[tokio::test]
 async fn a_late_bid_is_refused_once_another_has_led() {
-    let server = blocking(PostgresServer::shared).await;
+    let server = on_thread(PostgresServer::shared).await;
     let store = open(&server.settings("late"));
     for _ in 0..2 {
         // The first time there is no row yet.
@@ -269,7 +265,7 @@ async fn a_late_bid_is_refused_once_another_has_led() {
 
 #[tokio::test]
 async fn the_largest_term_has_no_successor() {
-    let server = blocking(PostgresServer::shared).await;
+    let server = on_thread(PostgresServer::shared).await;
     let store = open(&server.settings("largest"));
     let a = bid(&store, A).await;
     soon(store.acquire(&a)).await.unwrap();
@@ -284,7 +280,7 @@ async fn the_largest_term_has_no_successor() {
 
 #[tokio::test]
 async fn each_sign_in_of_a_server_is_known() {
-    let server = Arc::new(blocking(PostgresServer::start).await);
+    let server = Arc::new(on_thread(PostgresServer::start).await);
     let settings = server.settings("signed-in");
     let rules = server.home().join("data/pg_hba.conf");
     let file = server.home().join("pgpass");
@@ -324,12 +320,12 @@ async fn each_sign_in_of_a_server_is_known() {
 
 #[tokio::test]
 async fn without_tls_on_the_server_nothing_is_sent_to_it() {
-    let server = blocking(PostgresServer::shared).await;
+    let server = on_thread(PostgresServer::shared).await;
     let tls = Some(tenure::config::StoreTls { ca_file: None, own: None });
     let store = open(&PostgresSettings { tls, ..server.settings("secret") });
     assert_eq!(cause(soon(store.read()).await), Cause::Network);
     // A certificate of another authority.
-    let secured = blocking(PostgresServer::shared_secured).await;
+    let secured = on_thread(PostgresServer::shared_secured).await;
     let tls = Some(tenure::config::StoreTls { ca_file: None, own: None });
     let store = open(&PostgresSettings { tls, ..secured.settings("secret") });
     let outcome = soon(store.read()).await;

@@ -4,15 +4,12 @@ use testkit::ports::free_port;
 use testkit::postgres::pooler::Pooler;
 use testkit::postgres::server::PostgresServer;
 use testkit::stores::bids;
+use testkit::stores::servers::on_thread;
 
 use bids::soon;
 use tenure::config::{PostgresPassword, PostgresSettings, SecretSource};
 use tenure::store::postgres::Postgres;
 use tenure::store::{Finding, LeaseAdmin, Presence, Verdict};
-
-async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
-    tokio::task::spawn_blocking(work).await.unwrap()
-}
 
 async fn examined(settings: &PostgresSettings) -> Vec<Finding> {
     Postgres::open(settings).unwrap().examine().await
@@ -28,7 +25,7 @@ fn remedy(finding: &Finding) -> &str {
 
 #[tokio::test]
 async fn an_election_is_created_and_everything_is_in_order_then() {
-    let server = blocking(PostgresServer::start).await;
+    let server = on_thread(PostgresServer::start).await;
     let mut settings = server.settings("orders");
     let found = examined(&settings).await;
     assert_eq!(finding(&found, "table").verdict, Verdict::Failed, "{found:?}");
@@ -58,7 +55,7 @@ async fn an_election_is_created_and_everything_is_in_order_then() {
 
 #[tokio::test]
 async fn a_wrong_password_and_missing_rights_are_named_and_no_secret_is() {
-    let server = blocking(PostgresServer::start).await;
+    let server = on_thread(PostgresServer::start).await;
     let settings = server.settings("orders");
     soon(Postgres::open(&settings).unwrap().create(1)).await.unwrap();
     let wrong = Some(PostgresPassword::Secret(SecretSource::Value("hunter2".to_owned())));
@@ -67,7 +64,7 @@ async fn a_wrong_password_and_missing_rights_are_named_and_no_secret_is() {
     assert_eq!(finding(&found, "sign-in").verdict, Verdict::Failed, "{found:?}");
     assert_eq!(finding(&found, "table").verdict, Verdict::Skipped, "{found:?}");
     assert!(!format!("{found:?}").contains("hunter2"));
-    let server = blocking(move || {
+    let server = on_thread(move || {
         server.sql("ALTER TABLE tenure OWNER TO admin; GRANT SELECT ON tenure TO elections");
         server
     })
@@ -82,8 +79,8 @@ async fn a_wrong_password_and_missing_rights_are_named_and_no_secret_is() {
 
 #[tokio::test]
 async fn standbys_are_told_from_the_primary_and_what_they_promise() {
-    let server = blocking(PostgresServer::start).await;
-    let (server, standby) = blocking(move || {
+    let server = on_thread(PostgresServer::start).await;
+    let (server, standby) = on_thread(move || {
         let standby = server.standby();
         (server, standby)
     })
@@ -99,7 +96,7 @@ async fn standbys_are_told_from_the_primary_and_what_they_promise() {
     assert!(durability.detail.contains("asynchronous"), "{durability:?}");
     let alone = examined(&server.settings_at(&[standby.port], "orders")).await;
     assert_eq!(finding(&alone, "primary").verdict, Verdict::Failed, "{alone:?}");
-    let server = blocking(move || {
+    let server = on_thread(move || {
         server.sql("ALTER SYSTEM SET synchronous_standby_names = 'standby'");
         server.sql("SELECT pg_reload_conf()");
         server
@@ -114,9 +111,9 @@ async fn standbys_are_told_from_the_primary_and_what_they_promise() {
 
 #[tokio::test]
 async fn a_pooler_and_a_server_that_is_gone_and_another_primary_are_named() {
-    let server = blocking(PostgresServer::start).await;
+    let server = on_thread(PostgresServer::start).await;
     soon(Postgres::open(&server.settings("orders")).unwrap().create(1)).await.unwrap();
-    let (server, pooler, other) = blocking(move || {
+    let (server, pooler, other) = on_thread(move || {
         let (pooler, other) = (Pooler::before(&server), PostgresServer::start());
         // Only a superuser may ask for what tells two servers apart.
         for it in [&server, &other] {

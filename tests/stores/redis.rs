@@ -2,8 +2,9 @@
 //! for, and its replicas answer.
 
 use testkit::processes::process::until;
-use testkit::redis::lock::{Plain, RedisLock, Secured};
+use testkit::redis::lock::RedisLock;
 use testkit::redis::server::{Keeps, RedisServer, USER};
+use testkit::stores::servers::{Plain, Secured, SharedServer, on_thread};
 use testkit::stores::{bids, conformance};
 
 use std::sync::Arc;
@@ -23,15 +24,10 @@ fn open(settings: &RedisSettings) -> Redis {
     Redis::open(settings).unwrap()
 }
 
-/// Does something that may block.
-async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
-    tokio::task::spawn_blocking(work).await.unwrap()
-}
-
 /// Sends a command as the administrator.
 async fn ask(server: &Arc<RedisServer>, command: &'static [&'static str]) -> String {
     let server = Arc::clone(server);
-    blocking(move || server.ask(command)).await
+    on_thread(move || server.ask(command)).await
 }
 
 /// Returns the bid of a candidate for the present version.
@@ -50,7 +46,7 @@ fn cause<T: std::fmt::Debug>(outcome: Result<T, StoreError>) -> Cause {
 /// Waits until a channel has this many subscribers.
 async fn subscribers(server: &Arc<RedisServer>, channel: &'static str, count: usize) {
     let shared = Arc::clone(server);
-    blocking(move || {
+    on_thread(move || {
         let expected = format!("{channel}\n{count}");
         until(Duration::from_secs(20), "it is subscribed to", || {
             (shared.ask(&["PUBSUB", "NUMSUB", channel]) == expected).then_some(())
@@ -61,7 +57,7 @@ async fn subscribers(server: &Arc<RedisServer>, channel: &'static str, count: us
 
 #[tokio::test]
 async fn a_message_tells_of_each_change_of_hands_and_of_no_renewal() {
-    let server = blocking(RedisServer::shared).await;
+    let server = on_thread(RedisServer::shared).await;
     let settings = server.settings("watched");
     let (leader, standby) = (open(&settings), open(&settings));
     let a = bid(&leader, A).await;
@@ -97,7 +93,7 @@ async fn a_message_tells_of_each_change_of_hands_and_of_no_renewal() {
 
 #[tokio::test]
 async fn connections_that_have_ended_are_replaced() {
-    let server = Arc::new(blocking(RedisServer::start).await);
+    let server = Arc::new(on_thread(RedisServer::start).await);
     let (store, other) = (open(&server.settings("ended")), open(&server.settings("ended")));
     let a = bid(&store, A).await;
     soon(store.acquire(&a)).await.unwrap();
@@ -105,7 +101,7 @@ async fn connections_that_have_ended_are_replaced() {
     let listening = tokio::spawn(async move { news(&other).await });
     for _ in 0..3 {
         let shared = Arc::clone(&server);
-        blocking(move || shared.end_connections()).await;
+        on_thread(move || shared.end_connections()).await;
         soon(store.renew(&a)).await.expect("on another connection");
     }
     // A store that asks nothing does not know that its server is there again.
@@ -117,7 +113,7 @@ async fn connections_that_have_ended_are_replaced() {
     let listening = tokio::spawn(async move { news(&*waiting).await });
     subscribers(&server, channel, 1).await;
     let shared = Arc::clone(&server);
-    blocking(move || shared.end_connections()).await;
+    on_thread(move || shared.end_connections()).await;
     soon(standby.read()).await.expect("it is alive");
     subscribers(&server, channel, 1).await;
     soon(store.release(&a)).await.unwrap();
@@ -126,9 +122,9 @@ async fn connections_that_have_ended_are_replaced() {
 
 #[tokio::test]
 async fn the_primary_is_found_among_its_replicas_and_no_answer_of_a_replica_counts() {
-    let server = Arc::new(blocking(RedisServer::start).await);
+    let server = Arc::new(on_thread(RedisServer::start).await);
     let shared = Arc::clone(&server);
-    let replica = Arc::new(blocking(move || shared.replica()).await);
+    let replica = Arc::new(on_thread(move || shared.replica()).await);
     let store = open(&server.settings_at(&[replica.port, server.port], "found"));
     let Err(StoreError::RetryNow(failure)) = soon(store.read()).await else {
         panic!("the first one is a replica")
@@ -146,7 +142,7 @@ async fn the_primary_is_found_among_its_replicas_and_no_answer_of_a_replica_coun
         assert!(matches!(released, Err(StoreError::RetryNow(_))), "{released:?}");
     }
     let shared = Arc::clone(&replica);
-    blocking(move || {
+    on_thread(move || {
         until(Duration::from_secs(20), "the replica has the lease", || {
             (shared.ask(&["EXISTS", "tenure:{found}:lease"]) == "1").then_some(())
         });
@@ -154,7 +150,7 @@ async fn the_primary_is_found_among_its_replicas_and_no_answer_of_a_replica_coun
     .await;
     let demoted = Arc::clone(&server);
     let promoted = Arc::clone(&replica);
-    blocking(move || {
+    on_thread(move || {
         promoted.promote();
         demoted.follow(&promoted);
     })
@@ -166,7 +162,7 @@ async fn the_primary_is_found_among_its_replicas_and_no_answer_of_a_replica_coun
 
 #[tokio::test]
 async fn a_late_bid_is_refused_once_another_has_led() {
-    let server = blocking(RedisServer::shared).await;
+    let server = on_thread(RedisServer::shared).await;
     let store = open(&server.settings("late"));
     for _ in 0..2 {
         // The first time there is no record yet.
@@ -181,7 +177,7 @@ async fn a_late_bid_is_refused_once_another_has_led() {
 
 #[tokio::test]
 async fn terms_are_exact_up_to_the_largest_which_has_no_successor() {
-    let server = blocking(RedisServer::shared).await;
+    let server = on_thread(RedisServer::shared).await;
     let store = open(&server.settings("largest"));
     let largest = i64::MAX.unsigned_abs();
     for (number, floor, expected) in
@@ -201,7 +197,7 @@ async fn terms_are_exact_up_to_the_largest_which_has_no_successor() {
 
 #[tokio::test]
 async fn the_record_never_ends_and_the_lease_always_does() {
-    let server = blocking(RedisServer::shared).await;
+    let server = on_thread(RedisServer::shared).await;
     let store = open(&server.settings("endless"));
     let a = bid(&store, A).await;
     let both = async || {
@@ -228,12 +224,12 @@ async fn the_record_never_ends_and_the_lease_always_does() {
 
 #[tokio::test]
 async fn a_restart_without_persistence_leaves_neither_lease_nor_term() {
-    let server = blocking(|| RedisServer::keeping(Keeps::Nothing)).await;
+    let server = on_thread(|| RedisServer::keeping(Keeps::Nothing)).await;
     let store = open(&server.settings("forgotten"));
     let a = bid(&store, A).await;
     soon(store.acquire(&a)).await.unwrap();
     soon(store.write_term(&a, 7)).await.unwrap();
-    let server = blocking(move || {
+    let server = on_thread(move || {
         let mut server = server;
         server.restart();
         server.give_rights();
@@ -257,7 +253,7 @@ async fn a_restart_without_persistence_leaves_neither_lease_nor_term() {
 
 #[tokio::test]
 async fn each_sign_in_is_known_and_credentials_are_read_again() {
-    let server = Arc::new(blocking(RedisServer::start).await);
+    let server = Arc::new(on_thread(RedisServer::start).await);
     let settings = server.settings("signed-in");
     let secret = |text: &str| Some(SecretSource::Value(text.to_owned()));
     for (user, password) in
@@ -276,7 +272,7 @@ async fn each_sign_in_is_known_and_credentials_are_read_again() {
     assert_eq!(cause(soon(rejected.read()).await), Cause::Auth);
     drop(server);
 
-    let server = Arc::new(blocking(RedisServer::start).await);
+    let server = Arc::new(on_thread(RedisServer::start).await);
     let home = tempfile::tempdir().unwrap();
     let file = home.path().join("password");
     std::fs::write(&file, format!("{}\n", USER.1)).unwrap();
@@ -287,7 +283,7 @@ async fn each_sign_in_is_known_and_credentials_are_read_again() {
     // Another password, and the connection is ended.
     ask(&server, &["ACL", "SETUSER", USER.0, "resetpass", ">next"]).await;
     let shared = Arc::clone(&server);
-    blocking(move || shared.end_connections()).await;
+    on_thread(move || shared.end_connections()).await;
     assert_eq!(cause(soon(store.renew(&a)).await), Cause::Auth);
     std::fs::write(&file, "next").unwrap();
     soon(store.renew(&a)).await.expect("it is read again");
@@ -305,8 +301,8 @@ async fn each_sign_in_is_known_and_credentials_are_read_again() {
 
 #[tokio::test]
 async fn a_server_with_tls_and_one_without_are_told_apart() {
-    let server = blocking(RedisServer::shared).await;
-    let secured = blocking(RedisServer::shared_secured).await;
+    let server = on_thread(RedisServer::shared).await;
+    let secured = on_thread(RedisServer::shared_secured).await;
     let system = Some(StoreTls { ca_file: None, own: None });
     // TLS to a server that has none, which waits for more of the command that it takes it for.
     let request_timeout = Duration::from_secs(2);
@@ -329,7 +325,7 @@ async fn a_server_with_tls_and_one_without_are_told_apart() {
 #[tokio::test]
 async fn no_request_outlasts_request_timeout() {
     use rustix::process::Signal;
-    let server = blocking(RedisServer::start).await;
+    let server = on_thread(RedisServer::start).await;
     let request_timeout = Duration::from_millis(700);
     let store = open(&RedisSettings { request_timeout, ..server.settings("slow") });
     let a = bid(&store, A).await;

@@ -3,14 +3,11 @@
 use testkit::ports::free_port;
 use testkit::redis::server::{Keeps, RedisServer, USER};
 use testkit::stores::bids::soon;
+use testkit::stores::servers::on_thread;
 
 use tenure::config::{RedisSettings, SecretSource};
 use tenure::store::redis::Redis;
 use tenure::store::{Finding, LeaseAdmin, Presence, Verdict};
-
-async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
-    tokio::task::spawn_blocking(work).await.unwrap()
-}
 
 async fn examined(settings: &RedisSettings) -> Vec<Finding> {
     Redis::open(settings).unwrap().examine().await
@@ -27,7 +24,7 @@ fn remedy(finding: &Finding) -> &str {
 
 #[tokio::test]
 async fn a_server_is_examined_before_and_after_the_first_term() {
-    let server = blocking(RedisServer::start).await;
+    let server = on_thread(RedisServer::start).await;
     let mut settings = server.settings("orders");
     let found = examined(&settings).await;
     let keys = finding(&found, "keys");
@@ -57,7 +54,7 @@ async fn a_server_is_examined_before_and_after_the_first_term() {
 
 #[tokio::test]
 async fn a_wrong_password_and_missing_rights_are_named_and_no_secret_is() {
-    let server = blocking(RedisServer::start).await;
+    let server = on_thread(RedisServer::start).await;
     let settings = server.settings("orders");
     let password = Some(SecretSource::Value("hunter2".to_owned()));
     let found = examined(&RedisSettings { password, ..settings.clone() }).await;
@@ -82,13 +79,13 @@ async fn a_wrong_password_and_missing_rights_are_named_and_no_secret_is() {
 
 #[tokio::test]
 async fn what_a_server_may_lose_is_named() {
-    let server = blocking(|| RedisServer::keeping(Keeps::Nothing)).await;
+    let server = on_thread(|| RedisServer::keeping(Keeps::Nothing)).await;
     let settings = server.settings("orders");
     let found = examined(&settings).await;
     let durability = finding(&found, "durability");
     assert_eq!(durability.verdict, Verdict::Warning, "{found:?}");
     assert!(durability.detail.contains("a term may be given twice"), "{durability:?}");
-    let server = blocking(|| RedisServer::keeping(Keeps::MostOf)).await;
+    let server = on_thread(|| RedisServer::keeping(Keeps::MostOf)).await;
     let settings = server.settings("orders");
     let found = examined(&settings).await;
     let durability = finding(&found, "durability");
@@ -105,8 +102,8 @@ async fn what_a_server_may_lose_is_named() {
 
 #[tokio::test]
 async fn replicas_are_told_from_the_primary_and_what_they_promise() {
-    let server = blocking(RedisServer::start).await;
-    let (server, replica) = blocking(move || {
+    let server = on_thread(RedisServer::start).await;
+    let (server, replica) = on_thread(move || {
         let replica = server.replica();
         (server, replica)
     })
@@ -125,7 +122,7 @@ async fn replicas_are_told_from_the_primary_and_what_they_promise() {
     assert!(failover.detail.contains("the same term may be given twice"), "{failover:?}");
     let alone = examined(&server.settings_at(&[replica.port], "orders")).await;
     assert_eq!(finding(&alone, "primary").verdict, Verdict::Failed, "{alone:?}");
-    let found = blocking(move || {
+    let found = on_thread(move || {
         replica.promote();
         (server, replica)
     })

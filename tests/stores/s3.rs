@@ -3,8 +3,9 @@
 
 use testkit::http::wire::Message;
 use testkit::s3::careless::{self, Fault};
-use testkit::s3::lock::{Plain, S3Lock, Secured};
 use testkit::s3::server::{BUCKET, S3Server, USER};
+use testkit::stores::register_lock::RegisterLock;
+use testkit::stores::servers::{Plain, Secured, SharedServer, on_thread};
 use testkit::stores::{bids, conformance};
 
 use std::io::{BufReader, Write};
@@ -20,15 +21,15 @@ use tenure::store::s3;
 use tenure::store::{Finding, LeaseAdmin, Presence, Verdict};
 use url::Url;
 
-testkit::conformance!(plain, S3Lock<Plain>, observed);
-testkit::conformance!(secured, S3Lock<Secured>, observed);
+testkit::conformance!(plain, RegisterLock<S3Server, Plain>, observed);
+testkit::conformance!(secured, RegisterLock<S3Server, Secured>, observed);
 
 fn open(settings: &S3Settings) -> Arc<dyn LeaseAdmin> {
     s3::open(settings).unwrap()
 }
 
 async fn shared() -> Arc<S3Server> {
-    tokio::task::spawn_blocking(S3Server::shared).await.unwrap()
+    on_thread(S3Server::shared).await
 }
 
 /// Returns the bid of a candidate for the present version.

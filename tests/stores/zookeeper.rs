@@ -2,8 +2,9 @@
 //! requests, and what `tenure doctor` finds.
 
 use testkit::ports::free_port;
+use testkit::stores::servers::{Plain, Secured, SharedServer, on_thread};
 use testkit::stores::{bids, conformance};
-use testkit::zookeeper::lock::{Ground, Plain, Secured, ZookeeperLock};
+use testkit::zookeeper::lock::ZookeeperLock;
 use testkit::zookeeper::server::{TICK, ZookeeperServer};
 
 use std::sync::Arc;
@@ -26,11 +27,6 @@ fn open(settings: &ZookeeperSettings) -> Zookeeper {
     Zookeeper::open(settings).unwrap()
 }
 
-/// Starts or shares a server, on a thread that may block.
-async fn server<T: Send + 'static>(start: fn() -> T) -> T {
-    tokio::task::spawn_blocking(start).await.unwrap()
-}
-
 /// Returns the bid of a candidate for the present version.
 async fn bid(store: &Zookeeper, number: u128) -> Bid {
     let seen = soon(store.read()).await.unwrap().version;
@@ -44,7 +40,7 @@ async fn quiet(store: &Zookeeper) -> bool {
 
 #[tokio::test]
 async fn a_watch_tells_of_each_change_of_hands_and_of_no_renewal() {
-    let server = server(Plain::server).await;
+    let server = on_thread(ZookeeperServer::shared).await;
     let settings = server.settings("watched");
     let (leader, standby) = (open(&settings), open(&settings));
     assert_eq!(soon(news(&standby)).await, None, "it begins with the present state");
@@ -72,7 +68,7 @@ async fn a_watch_tells_of_each_change_of_hands_and_of_no_renewal() {
 
 #[tokio::test]
 async fn a_release_wakes_the_first_in_line_alone_and_the_next_if_that_does_not_bid() {
-    let server = server(Plain::server).await;
+    let server = on_thread(ZookeeperServer::shared).await;
     let settings = server.settings("queued");
     let leader = open(&settings);
     let a = bid(&leader, A).await;
@@ -102,7 +98,7 @@ async fn a_release_wakes_the_first_in_line_alone_and_the_next_if_that_does_not_b
 
 #[tokio::test]
 async fn the_leader_is_told_of_its_loss() {
-    let server = server(Plain::server).await;
+    let server = on_thread(ZookeeperServer::shared).await;
     let settings = server.settings("lost");
     let (leader, operator) = (open(&settings), open(&settings));
     let a = bid(&leader, A).await;
@@ -116,7 +112,7 @@ async fn the_leader_is_told_of_its_loss() {
 /// A server kills the session of a client that was stopped, though its socket lives.
 #[tokio::test]
 async fn nothing_keeps_a_lease_alive_but_its_renewals() {
-    let server = server(Plain::server).await;
+    let server = on_thread(ZookeeperServer::shared).await;
     let short = Duration::from_secs(2);
     let settings = ZookeeperSettings { lease_duration: short, ..server.settings("not-renewed") };
     let (leader, standby) = (open(&settings), open(&settings));
@@ -140,7 +136,7 @@ async fn nothing_keeps_a_lease_alive_but_its_renewals() {
 /// R3 and R5: a lease that was acquired later by the same instance outlives the release of an earlier bid.
 #[tokio::test]
 async fn a_late_release_of_an_earlier_bid_ends_no_session_of_a_later_one() {
-    let server = server(Plain::server).await;
+    let server = on_thread(ZookeeperServer::shared).await;
     let store = open(&server.settings("two-bids"));
     let (a, b) = (bid(&store, A).await, bid(&store, B).await);
     soon(store.acquire(&b)).await.unwrap();
@@ -153,7 +149,7 @@ async fn a_late_release_of_an_earlier_bid_ends_no_session_of_a_later_one() {
 
 #[tokio::test]
 async fn a_bid_that_was_released_claims_nothing_when_it_arrives_late() {
-    let server = server(Plain::server).await;
+    let server = on_thread(ZookeeperServer::shared).await;
     let settings = server.settings("late");
     let (store, other) = (open(&settings), open(&settings));
     soon(store.create(1)).await.unwrap();
@@ -173,7 +169,7 @@ async fn a_bid_that_was_released_claims_nothing_when_it_arrives_late() {
 
 #[tokio::test]
 async fn a_lease_that_sessions_cannot_have_is_an_error_with_the_bound() {
-    let server = server(Plain::server).await;
+    let server = on_thread(ZookeeperServer::shared).await;
     for (seconds, bound) in [(0.9, "for 1s at least"), (61.0, "for 60s at most")] {
         let lease_duration = Duration::from_secs_f64(seconds);
         let settings = ZookeeperSettings { lease_duration, ..server.settings("bounds") };
@@ -198,7 +194,7 @@ fn address(port: u16) -> Address {
 
 #[tokio::test]
 async fn the_next_server_is_asked_when_one_does_not_answer() {
-    let server = server(Plain::server).await;
+    let server = on_thread(ZookeeperServer::shared).await;
     let mut settings = server.settings("two-addresses");
     settings.servers.insert(0, address(free_port()));
     let store = open(&settings);
@@ -212,7 +208,7 @@ async fn the_next_server_is_asked_when_one_does_not_answer() {
 /// Each connection may be to another server, which may be behind.
 #[tokio::test]
 async fn an_ensemble_of_three_is_one_store_to_its_candidates() {
-    let ensemble = server(ZookeeperServer::three).await;
+    let ensemble = on_thread(ZookeeperServer::three).await;
     let settings = ensemble.settings("ensemble");
     let on = |at: usize| {
         let servers = vec![settings.servers[at].clone()];
@@ -269,7 +265,7 @@ fn finding<'a>(found: &'a [Finding], subject: &str) -> &'a Finding {
 
 #[tokio::test]
 async fn doctor_names_the_user_whose_nodes_they_are_and_shows_no_password() {
-    let server = server(Secured::server).await;
+    let server = on_thread(ZookeeperServer::shared_secured).await;
     let settings = server.settings("examined");
     let (store, a) = (open(&settings), bids::bid(A));
     let a = Bid { seen: soon(store.read()).await.unwrap().version, ..a };
@@ -294,7 +290,7 @@ async fn doctor_names_the_user_whose_nodes_they_are_and_shows_no_password() {
 
 #[tokio::test]
 async fn doctor_names_a_server_that_is_gone_and_an_election_without_a_term() {
-    let server = server(Plain::server).await;
+    let server = on_thread(ZookeeperServer::shared).await;
     let mut settings = server.settings("without-a-term");
     settings.servers.insert(0, address(free_port()));
     let found = open(&settings).examine().await;
@@ -313,7 +309,8 @@ async fn doctor_names_a_server_that_is_gone_and_an_election_without_a_term() {
 
 #[tokio::test]
 async fn doctor_tells_two_ensembles_apart() {
-    let (one, two) = (server(Plain::server).await, server(ZookeeperServer::start).await);
+    let (one, two) =
+        (on_thread(ZookeeperServer::shared).await, on_thread(ZookeeperServer::start).await);
     let mut settings = one.settings("examined");
     settings.servers.extend(two.settings("examined").servers);
     let found = open(&settings).examine().await;
@@ -324,7 +321,7 @@ async fn doctor_tells_two_ensembles_apart() {
 
 #[tokio::test]
 async fn a_port_with_tls_and_one_without_are_told_apart() {
-    let server = server(Secured::server).await;
+    let server = on_thread(ZookeeperServer::shared_secured).await;
     let secure = server.settings("mixed");
     let plain = ZookeeperSettings {
         servers: vec![address(server.members[0].port)],
@@ -344,7 +341,7 @@ async fn a_port_with_tls_and_one_without_are_told_apart() {
 /// Beside each other, bids of three candidates over and over.
 #[tokio::test]
 async fn bids_of_several_candidates_never_overlap() {
-    let server: Arc<ZookeeperServer> = server(Plain::server).await;
+    let server: Arc<ZookeeperServer> = on_thread(ZookeeperServer::shared).await;
     let settings = server.settings("bids");
     let held = Arc::new(std::sync::atomic::AtomicUsize::new(0));
     let tasks = [A, B, C].map(|number| {

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tempfile::TempDir;
@@ -12,6 +12,7 @@ use url::Url;
 
 use crate::blocking;
 use crate::processes::process::Process;
+use crate::stores::servers::Shared;
 
 /// The account of every Azurite.
 pub const ACCOUNT: &str = "devstoreaccount1";
@@ -63,13 +64,8 @@ impl Azurite {
 
     /// Returns the one that all running tests share; it ends with the last of them.
     pub fn shared() -> Arc<Self> {
-        static SHARED: Mutex<Weak<Azurite>> = Mutex::new(Weak::new());
-        let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
-        shared.upgrade().unwrap_or_else(|| {
-            let started = Arc::new(blocking(Self::start()));
-            *shared = Arc::downgrade(&started);
-            started
-        })
+        static SHARED: Shared<Azurite> = Shared::new();
+        SHARED.get(|| blocking(Self::start()))
     }
 
     /// Starts an Azurite over HTTPS that also accepts tokens of Entra, without a check of their

@@ -2,42 +2,17 @@
 
 use std::marker::PhantomData;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use reqwest::Method;
 use serde_json::{Value, json};
-use tenure::clock;
 use tenure::config::ConsulSettings;
 use tenure::store::LeaseAdmin;
 use tenure::store::consul::Consul;
 
 use super::server::{ConsulServer, PREFIX};
 use crate::stores::conformance::Harness;
-
-/// The server that a lock is on.
-pub trait Ground {
-    /// Returns the server that the tests share.
-    fn server() -> Arc<ConsulServer>;
-}
-
-/// Without TLS and access control.
-pub struct Plain;
-
-impl Ground for Plain {
-    fn server() -> Arc<ConsulServer> {
-        ConsulServer::shared()
-    }
-}
-
-/// With TLS, certificates of clients, and access control.
-pub struct Secured;
-
-impl Ground for Secured {
-    fn server() -> Arc<ConsulServer> {
-        ConsulServer::shared_secured()
-    }
-}
+use crate::stores::servers::{Ground, on_thread, pass, place};
 
 /// A lock in real time.
 pub struct ConsulLock<G> {
@@ -46,13 +21,13 @@ pub struct ConsulLock<G> {
     _ground: PhantomData<G>,
 }
 
-impl<G: Ground + 'static> ConsulLock<G> {
+impl<G: Ground> ConsulLock<G> {
     /// Sends a request about the key on a thread that may block.
     async fn ask(&self, method: Method, body: Option<Value>) -> Value {
         let server = Arc::clone(&self.server);
         let path = format!("kv/{PREFIX}/{}/lease", self.settings.election);
         let asked = move || server.ask(method, &path, body.as_ref());
-        tokio::task::spawn_blocking(asked).await.expect("an answer")
+        on_thread(asked).await
     }
 
     /// Returns whether the lock was lost with its session, and not given back.
@@ -64,15 +39,7 @@ impl<G: Ground + 'static> ConsulLock<G> {
     }
 }
 
-/// Waits for some real time.
-async fn wait(time: Duration) {
-    let start = clock::now();
-    while start.elapsed_min(clock::now()) < time {
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
-}
-
-impl<G: Ground + 'static> Harness for ConsulLock<G> {
+impl<G: Ground> Harness for ConsulLock<G> {
     // The shortest TTL that Consul has.
     const LEASE: Duration = Duration::from_secs(10);
     const FOREIGN: &'static [&'static str] = &[
@@ -89,9 +56,7 @@ impl<G: Ground + 'static> Harness for ConsulLock<G> {
     const LATENESS: Duration = Duration::from_secs(25);
 
     async fn start() -> Self {
-        static LOCKS: AtomicU64 = AtomicU64::new(0);
-        let server = tokio::task::spawn_blocking(G::server).await.expect("a server");
-        let election = format!("lock-{}", LOCKS.fetch_add(1, Ordering::Relaxed));
+        let (server, election) = place::<G, ConsulServer>().await;
         Self { settings: server.settings(&election), server, _ground: PhantomData }
     }
 
@@ -101,10 +66,10 @@ impl<G: Ground + 'static> Harness for ConsulLock<G> {
 
     /// The servers of Consul end a session after twice its TTL: their time passes half as fast.
     async fn advance(&self, by: Duration) {
-        wait(by * 2 + Duration::from_millis(500)).await;
+        pass(by * 2 + Duration::from_millis(500)).await;
         if self.was_lost().await {
             // The lock-delay.
-            wait(Self::LEASE).await;
+            pass(Self::LEASE).await;
         }
     }
 
@@ -118,7 +83,7 @@ impl<G: Ground + 'static> Harness for ConsulLock<G> {
         let set = json!([{"KV": {"Verb": "set", "Key": key, "Value": value}}]);
         let server = Arc::clone(&self.server);
         let asked = move || server.ask(Method::PUT, "txn", Some(&set));
-        tokio::task::spawn_blocking(asked).await.expect("an answer");
+        on_thread(asked).await;
     }
 
     async fn bytes(&self) -> Vec<u8> {

@@ -2,26 +2,22 @@
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
-use std::time::Duration;
+use std::sync::Arc;
 
 use reqwest::Method;
 use rustix::process::{Signal, kill_process};
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use tenure::config::{ConsulSettings, SecretSource, StoreTls};
-use tenure::tls::KeyPair;
+use tenure::config::{ConsulSettings, SecretSource};
 use url::Url;
 
 use crate::blocking;
-use crate::faults::tls_front::Authority;
 use crate::ports::free_port;
 use crate::processes::process::{Process, until};
 use crate::processes::tool::run;
 use crate::stores::bids::REQUEST_TIMEOUT;
-
-/// The timeout until a server is ready, on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(120);
+use crate::stores::certificates::Certificates;
+use crate::stores::servers::{PATIENCE, Shared, SharedServer};
 
 /// The prefix of all elections.
 pub const PREFIX: &str = "tenure";
@@ -31,9 +27,6 @@ pub const TOKEN: &str = "5f1c1d1e-7e57-4000-8000-00000000e1ec";
 
 /// The token of the administrator.
 const ROOT: &str = "5f1c1d1e-7e57-4000-8000-000000000000";
-
-/// The last year in which the certificates are valid.
-const UNTIL: i32 = 2_099;
 
 /// The rights of the token of the elections.
 fn rules() -> String {
@@ -53,7 +46,7 @@ pub struct Server {
 
 impl Server {
     /// Starts one of the servers at these ports (API, RPC, gossip) of the whole cluster.
-    fn start(home: &Path, at: usize, ports: &[[u16; 3]], files: Option<&Files>) -> Self {
+    fn start(home: &Path, at: usize, ports: &[[u16; 3]], files: Option<&Certificates>) -> Self {
         let (name, [api, rpc, gossip]) = (format!("m{at}"), ports[at]);
         let others: Vec<_> = ports.iter().map(|[.., it]| format!("127.0.0.1:{it}")).collect();
         let mut settings = json!({
@@ -106,40 +99,10 @@ fn spawn(home: &Path, name: &str) -> Process {
     run(home, "consul", &["agent", "-config-file", &format!("{name}.json")])
 }
 
-/// The certificates of a cluster with TLS.
-struct Files {
-    authority: Authority,
-    ca: PathBuf,
-    server: KeyPair,
-    client: KeyPair,
-}
-
-impl Files {
-    fn make(home: &Path) -> Self {
-        let authority = Authority::new("Consul of the tests");
-        let ca = authority.write(home);
-        let pair = |name: &str| KeyPair {
-            cert: home.join(format!("{name}.crt")),
-            key: home.join(format!("{name}.key")),
-        };
-        let it = Self { ca, server: pair("server"), client: pair("client"), authority };
-        it.sign(&it.server);
-        it.sign(&it.client);
-        it
-    }
-
-    /// Writes a new certificate, with a new key.
-    fn sign(&self, pair: &KeyPair) {
-        let (certificate, key) = self.authority.sign_pem("127.0.0.1", UNTIL);
-        std::fs::write(&pair.cert, certificate).expect("written");
-        std::fs::write(&pair.key, key).expect("written");
-    }
-}
-
 /// A running cluster.
 pub struct ConsulServer {
     pub servers: Vec<Server>,
-    files: Option<Files>,
+    files: Option<Certificates>,
     client: reqwest::Client,
     /// The number of the policy of the elections.
     policy: String,
@@ -170,18 +133,6 @@ impl ConsulServer {
         it
     }
 
-    /// Returns the plain one that all running tests share; it ends with the last of them.
-    pub fn shared() -> Arc<Self> {
-        static SHARED: Mutex<Weak<ConsulServer>> = Mutex::new(Weak::new());
-        share(&SHARED, Self::start)
-    }
-
-    /// Returns the secured one that all running tests share.
-    pub fn shared_secured() -> Arc<Self> {
-        static SHARED: Mutex<Weak<ConsulServer>> = Mutex::new(Weak::new());
-        share(&SHARED, Self::secured)
-    }
-
     fn with(servers: usize, secured: bool, directory: &Path) -> Self {
         for _ in 0..5 {
             if let Some(it) = Self::try_start(servers, secured, directory) {
@@ -194,11 +145,11 @@ impl ConsulServer {
     /// Returns `None` if another process took a port first.
     fn try_start(servers: usize, secured: bool, directory: &Path) -> Option<Self> {
         let home = tempfile::tempdir_in(directory).expect("a directory");
-        let files = secured.then(|| Files::make(home.path()));
+        let files = secured.then(|| Certificates::make(home.path(), "Consul of the tests"));
         let ports: Vec<_> = (0..servers).map(|_| [(); 3].map(|()| free_port())).collect();
         let start = |at| Server::start(home.path(), at, &ports, files.as_ref());
         let servers = (0..servers).map(start).collect();
-        let client = client(files.as_ref());
+        let client = Certificates::http_client(files.as_ref());
         let mut it = Self { servers, client, files, policy: String::new(), home };
         until(PATIENCE, "Consul is ready", || {
             let ended = it.servers.iter_mut().any(|it| it.process.has_ended());
@@ -254,8 +205,7 @@ impl ConsulServer {
             prefix: PREFIX.to_owned(),
             election: election.to_owned(),
             token: files.map(|_| SecretSource::Value(TOKEN.to_owned())),
-            tls: files
-                .map(|it| StoreTls { ca_file: Some(it.ca.clone()), own: Some(it.client.clone()) }),
+            tls: files.map(Certificates::settings),
             request_timeout: REQUEST_TIMEOUT,
         }
     }
@@ -265,16 +215,7 @@ impl ConsulServer {
         let all: Vec<_> = self.servers.iter().map(|it| format!("127.0.0.1:{}", it.port)).collect();
         let mut arguments =
             vec!["--store".to_owned(), format!("consul://{}/{PREFIX}", all.join(","))];
-        if let Some(files) = &self.files {
-            let text = |path: &Path| path.display().to_string();
-            for (name, path) in [
-                ("--store-ca-file", &files.ca),
-                ("--store-cert", &files.client.cert),
-                ("--store-key", &files.client.key),
-            ] {
-                arguments.extend([name.to_owned(), text(path)]);
-            }
-        }
+        arguments.extend(self.files.iter().flat_map(Certificates::arguments));
         arguments
     }
 
@@ -288,8 +229,7 @@ impl ConsulServer {
     /// authority. The server reads its files on a signal.
     pub fn replace_certificates(&self) {
         let files = self.files.as_ref().expect("a cluster with TLS");
-        files.sign(&files.server);
-        files.sign(&files.client);
+        files.replace();
         self.signal(0, Signal::HUP);
     }
 
@@ -373,24 +313,14 @@ impl ConsulServer {
     }
 }
 
-fn share(shared: &Mutex<Weak<ConsulServer>>, start: fn() -> ConsulServer) -> Arc<ConsulServer> {
-    let mut shared = shared.lock().unwrap_or_else(PoisonError::into_inner);
-    shared.upgrade().unwrap_or_else(|| {
-        let started = Arc::new(start());
-        *shared = Arc::downgrade(&started);
-        started
-    })
-}
-
-fn client(files: Option<&Files>) -> reqwest::Client {
-    let _ = rustls::crypto::ring::default_provider().install_default();
-    let mut client = reqwest::Client::builder().no_proxy().timeout(Duration::from_secs(10));
-    if let Some(files) = files {
-        let read = |path: &Path| std::fs::read(path).expect("a file");
-        let authority = reqwest::Certificate::from_pem(&read(&files.ca)).expect("a certificate");
-        let own = [read(&files.client.cert), read(&files.client.key)].concat();
-        let own = reqwest::Identity::from_pem(&own).expect("a certificate with its key");
-        client = client.tls_certs_only([authority]).identity(own);
+impl SharedServer for ConsulServer {
+    fn shared() -> Arc<Self> {
+        static SHARED: Shared<ConsulServer> = Shared::new();
+        SHARED.get(Self::start)
     }
-    client.build().expect("a client")
+
+    fn shared_secured() -> Arc<Self> {
+        static SHARED: Shared<ConsulServer> = Shared::new();
+        SHARED.get(Self::secured)
+    }
 }

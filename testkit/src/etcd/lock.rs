@@ -2,42 +2,17 @@
 
 use std::marker::PhantomData;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use azure_core::base64;
 use serde_json::{Value, json};
-use tenure::clock;
 use tenure::config::EtcdSettings;
 use tenure::store::LeaseAdmin;
 use tenure::store::etcd::Etcd;
 
 use super::server::{EtcdServer, PREFIX};
 use crate::stores::conformance::Harness;
-
-/// The server that a lock is on.
-pub trait Ground {
-    /// Returns the server that the tests share.
-    fn server() -> Arc<EtcdServer>;
-}
-
-/// Without TLS and users.
-pub struct Plain;
-
-impl Ground for Plain {
-    fn server() -> Arc<EtcdServer> {
-        EtcdServer::shared()
-    }
-}
-
-/// With TLS, certificates of clients, and users.
-pub struct Secured;
-
-impl Ground for Secured {
-    fn server() -> Arc<EtcdServer> {
-        EtcdServer::shared_secured()
-    }
-}
+use crate::stores::servers::{Ground, on_thread, pass, place};
 
 /// A lock in real time.
 pub struct EtcdLock<G> {
@@ -46,7 +21,7 @@ pub struct EtcdLock<G> {
     _ground: PhantomData<G>,
 }
 
-impl<G: Ground + 'static> EtcdLock<G> {
+impl<G: Ground> EtcdLock<G> {
     fn key(&self, name: &str) -> String {
         base64::encode(format!("/{PREFIX}/{}/{name}", self.settings.election))
     }
@@ -54,7 +29,7 @@ impl<G: Ground + 'static> EtcdLock<G> {
     /// Asks on a thread that may block.
     async fn ask(&self, path: &'static str, body: Value) -> Value {
         let server = Arc::clone(&self.server);
-        tokio::task::spawn_blocking(move || server.ask(path, &body)).await.expect("an answer")
+        on_thread(move || server.ask(path, &body)).await
     }
 
     async fn get(&self, name: &str) -> Option<Value> {
@@ -70,7 +45,7 @@ impl<G: Ground + 'static> EtcdLock<G> {
     }
 }
 
-impl<G: Ground + 'static> Harness for EtcdLock<G> {
+impl<G: Ground> Harness for EtcdLock<G> {
     // Its thirds are whole seconds, which etcd rounds to.
     const LEASE: Duration = Duration::from_secs(21);
     const FOREIGN: &'static [&'static str] = &[
@@ -86,9 +61,7 @@ impl<G: Ground + 'static> Harness for EtcdLock<G> {
     const COUNTS_BY_ONE: bool = false;
 
     async fn start() -> Self {
-        static LOCKS: AtomicU64 = AtomicU64::new(0);
-        let server = tokio::task::spawn_blocking(G::server).await.expect("a server");
-        let election = format!("lock-{}", LOCKS.fetch_add(1, Ordering::Relaxed));
+        let (server, election) = place::<G, EtcdServer>().await;
         Self { settings: server.settings(&election), server, _ground: PhantomData }
     }
 
@@ -97,10 +70,7 @@ impl<G: Ground + 'static> Harness for EtcdLock<G> {
     }
 
     async fn advance(&self, by: Duration) {
-        let start = clock::now();
-        while start.elapsed_min(clock::now()) < by {
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
+        pass(by).await;
         // In its last second a lease may have ended already; its key is deleted a moment later.
         while self.left().await.is_some_and(|left| left < 1) {
             tokio::time::sleep(Duration::from_millis(50)).await;

@@ -2,26 +2,22 @@
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use azure_core::base64;
 use rustix::process::{Signal, kill_process};
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use tenure::config::{EtcdSettings, EtcdUser, SecretSource, StoreTls};
-use tenure::tls::KeyPair;
+use tenure::config::{EtcdSettings, EtcdUser, SecretSource};
 use url::Url;
 
 use crate::blocking;
-use crate::faults::tls_front::Authority;
 use crate::ports::free_port;
 use crate::processes::process::{Process, until};
 use crate::processes::tool::run;
 use crate::stores::bids::REQUEST_TIMEOUT;
-
-/// The timeout until a member is ready, on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(120);
+use crate::stores::certificates::Certificates;
+use crate::stores::servers::{PATIENCE, Shared, SharedServer};
 
 /// The prefix of all elections.
 pub const PREFIX: &str = "tenure";
@@ -31,9 +27,6 @@ pub const USER: (&str, &str) = ("elections", "correct horse");
 
 /// The administrator.
 const ROOT: (&str, &str) = ("root", "battery staple");
-
-/// The last year in which the certificates are valid.
-const UNTIL: i32 = 2_099;
 
 /// One member.
 pub struct Member {
@@ -57,7 +50,7 @@ impl Member {
         port: u16,
         peer: u16,
         cluster: &str,
-        files: Option<&Files>,
+        files: Option<&Certificates>,
     ) -> Self {
         let scheme = if files.is_some() { "https" } else { "http" };
         let (client, peer) =
@@ -100,41 +93,10 @@ fn spawn(home: &Path, arguments: &[String]) -> Process {
     run(home, "etcd", &arguments)
 }
 
-/// The certificates of a cluster with TLS.
-struct Files {
-    authority: Authority,
-    ca: PathBuf,
-    server: KeyPair,
-    client: KeyPair,
-}
-
-impl Files {
-    fn make(home: &Path) -> Self {
-        let authority = Authority::new("etcd of the tests");
-        let ca = authority.write(home);
-        let pair = |name: &str| KeyPair {
-            cert: home.join(format!("{name}.crt")),
-            key: home.join(format!("{name}.key")),
-        };
-        let it = Self { ca, server: pair("server"), client: pair("client"), authority };
-        it.sign(&it.server);
-        it.sign(&it.client);
-        it
-    }
-
-    /// Writes a new certificate, with a new key. It has no common name, which etcd refuses at its
-    /// gateway where it has users.
-    fn sign(&self, pair: &KeyPair) {
-        let (certificate, key) = self.authority.sign_pem_nameless("127.0.0.1", UNTIL);
-        std::fs::write(&pair.cert, certificate).expect("written");
-        std::fs::write(&pair.key, key).expect("written");
-    }
-}
-
 /// A running cluster.
 pub struct EtcdServer {
     pub members: Vec<Member>,
-    files: Option<Files>,
+    files: Option<Certificates>,
     client: reqwest::Client,
     /// The token of the administrator.
     root: Mutex<Option<String>>,
@@ -159,18 +121,6 @@ impl EtcdServer {
         it
     }
 
-    /// Returns the plain one that all running tests share; it ends with the last of them.
-    pub fn shared() -> Arc<Self> {
-        static SHARED: Mutex<Weak<EtcdServer>> = Mutex::new(Weak::new());
-        share(&SHARED, Self::start)
-    }
-
-    /// Returns the secured one that all running tests share.
-    pub fn shared_secured() -> Arc<Self> {
-        static SHARED: Mutex<Weak<EtcdServer>> = Mutex::new(Weak::new());
-        share(&SHARED, Self::secured)
-    }
-
     fn with(members: usize, tls: bool) -> Self {
         for _ in 0..5 {
             if let Some(it) = Self::try_start(members, tls) {
@@ -183,7 +133,7 @@ impl EtcdServer {
     /// Returns `None` if another process took a port first.
     fn try_start(members: usize, tls: bool) -> Option<Self> {
         let home = tempfile::tempdir().expect("a directory");
-        let files = tls.then(|| Files::make(home.path()));
+        let files = tls.then(|| Certificates::make(home.path(), "etcd of the tests"));
         let ports: Vec<_> = (0..members).map(|at| (at, free_port(), free_port())).collect();
         let names = ports.iter().map(|(at, _, peer)| format!("m{at}=http://127.0.0.1:{peer}"));
         let cluster = names.collect::<Vec<_>>().join(",");
@@ -191,7 +141,7 @@ impl EtcdServer {
             Member::start(home.path(), &format!("m{at}"), port, peer, &cluster, files.as_ref())
         };
         let members = ports.iter().map(start).collect();
-        let client = client(files.as_ref());
+        let client = Certificates::http_client(files.as_ref());
         let mut it = Self { members, client, files, root: Mutex::default(), home };
         until(PATIENCE, "etcd is ready", || {
             let ended = it.members.iter_mut().any(|it| it.process.has_ended());
@@ -250,10 +200,7 @@ impl EtcdServer {
                 .files
                 .as_ref()
                 .map(|_| EtcdUser { name: secret(USER.0), password: secret(USER.1) }),
-            tls: self
-                .files
-                .as_ref()
-                .map(|it| StoreTls { ca_file: Some(it.ca.clone()), own: Some(it.client.clone()) }),
+            tls: self.files.as_ref().map(Certificates::settings),
             request_timeout: REQUEST_TIMEOUT,
         }
     }
@@ -263,16 +210,7 @@ impl EtcdServer {
         let all: Vec<_> = self.members.iter().map(|it| format!("127.0.0.1:{}", it.port)).collect();
         let mut arguments =
             vec!["--store".to_owned(), format!("etcd://{}/{PREFIX}", all.join(","))];
-        if let Some(files) = &self.files {
-            let text = |path: &Path| path.display().to_string();
-            for (name, path) in [
-                ("--store-ca-file", &files.ca),
-                ("--store-cert", &files.client.cert),
-                ("--store-key", &files.client.key),
-            ] {
-                arguments.extend([name.to_owned(), text(path)]);
-            }
-        }
+        arguments.extend(self.files.iter().flat_map(Certificates::arguments));
         arguments
     }
 
@@ -287,8 +225,7 @@ impl EtcdServer {
     /// authority. etcd reads its files for each connection.
     pub fn replace_certificates(&self) {
         let files = self.files.as_ref().expect("a cluster with TLS");
-        files.sign(&files.server);
-        files.sign(&files.client);
+        files.replace();
     }
 
     /// Sends a signal to a member, which holds a lock on its files all the time.
@@ -373,30 +310,20 @@ impl EtcdServer {
     }
 }
 
+impl SharedServer for EtcdServer {
+    fn shared() -> Arc<Self> {
+        static SHARED: Shared<EtcdServer> = Shared::new();
+        SHARED.get(Self::start)
+    }
+
+    fn shared_secured() -> Arc<Self> {
+        static SHARED: Shared<EtcdServer> = Shared::new();
+        SHARED.get(Self::secured)
+    }
+}
+
 /// Reading and writing below the prefix.
 fn permission() -> Value {
     let (key, end) = (format!("/{PREFIX}/"), format!("/{PREFIX}0"));
     json!({"permType": "READWRITE", "key": base64::encode(key), "range_end": base64::encode(end)})
-}
-
-fn share(shared: &Mutex<Weak<EtcdServer>>, start: fn() -> EtcdServer) -> Arc<EtcdServer> {
-    let mut shared = shared.lock().unwrap_or_else(PoisonError::into_inner);
-    shared.upgrade().unwrap_or_else(|| {
-        let started = Arc::new(start());
-        *shared = Arc::downgrade(&started);
-        started
-    })
-}
-
-fn client(files: Option<&Files>) -> reqwest::Client {
-    let _ = rustls::crypto::ring::default_provider().install_default();
-    let mut client = reqwest::Client::builder().no_proxy().timeout(Duration::from_secs(10));
-    if let Some(files) = files {
-        let read = |path: &Path| std::fs::read(path).expect("a file");
-        let authority = reqwest::Certificate::from_pem(&read(&files.ca)).expect("a certificate");
-        let own = [read(&files.client.cert), read(&files.client.key)].concat();
-        let own = reqwest::Identity::from_pem(&own).expect("a certificate with its key");
-        client = client.tls_certs_only([authority]).identity(own);
-    }
-    client.build().expect("a client")
 }

@@ -18,6 +18,10 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::rustls::server::WebPkiClientVerifier;
 use tokio_rustls::rustls::{RootCertStore, ServerConfig};
 
+/// The last year of a certificate that does not expire in a test.
+pub const UNTIL: i32 = 2_099;
+
+/// An authority that signs certificates.
 pub struct Authority {
     issuer: Issuer<'static, KeyPair>,
     /// Its certificate as PEM.

@@ -2,31 +2,28 @@
 //! for tokens.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::process::{Signal, kill_process};
 use tempfile::TempDir;
 use tenure::config::{GcsSettings, GoogleCredential, StoreTls};
+use tenure::store::{LeaseAdmin, gcs};
 use url::Url;
 
 use super::front::Front;
 use crate::blocking;
-use crate::faults::tls_front::{Authority, TlsFront};
+use crate::faults::tls_front::{Authority, TlsFront, UNTIL};
 use crate::ports::free_port;
 use crate::processes::process::{Process, until};
 use crate::processes::tool::run;
 use crate::stores::bids::REQUEST_TIMEOUT;
-
-/// The timeout until a server is ready, on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(120);
+use crate::stores::register_lock::RegisterServer;
+use crate::stores::servers::{PATIENCE, Shared, SharedServer};
 
 /// The bucket of all elections, and the prefix in it.
 pub const BUCKET: &str = "leases";
 pub const PREFIX: &str = "team";
-
-/// The last year in which the certificates are valid.
-const UNTIL: i32 = 2_099;
 
 /// TLS before the front.
 struct Secured {
@@ -62,18 +59,6 @@ impl GcsServer {
     /// Starts one without TLS that keeps its objects in this directory.
     pub fn on(directory: &Path) -> Self {
         Self::with(false, Some(directory))
-    }
-
-    /// Returns the plain one that all running tests share; it ends with the last of them.
-    pub fn shared() -> Arc<Self> {
-        static SHARED: Mutex<Weak<GcsServer>> = Mutex::new(Weak::new());
-        share(&SHARED, Self::start)
-    }
-
-    /// Returns the secured one that all running tests share.
-    pub fn shared_secured() -> Arc<Self> {
-        static SHARED: Mutex<Weak<GcsServer>> = Mutex::new(Weak::new());
-        share(&SHARED, Self::secured)
     }
 
     fn with(tls: bool, directory: Option<&Path>) -> Self {
@@ -179,6 +164,12 @@ impl GcsServer {
             .into()
     }
 
+    /// Returns the path of the object of an election.
+    fn path(&self, election: &str) -> String {
+        let name = self.settings(election).name();
+        format!("storage/v1/b/{BUCKET}/o/{}", name.replace('/', "%2F"))
+    }
+
     /// Kills it, and starts it again with the same port and objects.
     pub fn restart(&mut self) {
         self.process.kill();
@@ -221,16 +212,39 @@ impl GcsServer {
     }
 }
 
+impl SharedServer for GcsServer {
+    fn shared() -> Arc<Self> {
+        static SHARED: Shared<GcsServer> = Shared::new();
+        SHARED.get(Self::start)
+    }
+
+    fn shared_secured() -> Arc<Self> {
+        static SHARED: Shared<GcsServer> = Shared::new();
+        SHARED.get(Self::secured)
+    }
+}
+
+impl RegisterServer for GcsServer {
+    fn open(&self, election: &str) -> Arc<dyn LeaseAdmin> {
+        gcs::open(&self.settings(election)).expect("the settings are good")
+    }
+
+    fn bytes(&self, election: &str) -> Vec<u8> {
+        self.ask("GET", &format!("{}?alt=media", self.path(election)), Vec::new())
+    }
+
+    fn put(&self, election: &str, value: &str) {
+        let name = self.settings(election).name();
+        let path = format!("upload/storage/v1/b/{BUCKET}/o?uploadType=media&name={name}");
+        self.ask("POST", &path, value.as_bytes().to_vec());
+    }
+
+    fn delete(&self, election: &str) {
+        self.ask("DELETE", &self.path(election), Vec::new());
+    }
+}
+
 fn spawn(home: &Path, arguments: &[String]) -> Process {
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     run(home, "fake-gcs-server", &arguments)
-}
-
-fn share(shared: &Mutex<Weak<GcsServer>>, start: fn() -> GcsServer) -> Arc<GcsServer> {
-    let mut shared = shared.lock().unwrap_or_else(PoisonError::into_inner);
-    shared.upgrade().unwrap_or_else(|| {
-        let started = Arc::new(start());
-        *shared = Arc::downgrade(&started);
-        started
-    })
 }

@@ -1,26 +1,25 @@
 //! mongo-java-server on a free port of loopback, which ends with the test's process, behind a front.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
-use std::time::Duration;
+use std::sync::Arc;
 
-use bson::doc;
+use bson::{Document, doc};
 use rustix::process::{Signal, kill_process};
 use tempfile::TempDir;
 use tenure::config::{Address, MongoSettings, MongoUser, SecretSource, StoreTls};
+use tenure::store::{LeaseAdmin, mongodb};
 use tenure::tls::KeyPair;
 use url::Host;
 
 use super::front::{Front, Users};
 use super::wire::Client;
-use crate::faults::tls_front::{Authority, TlsFront};
+use crate::faults::tls_front::{Authority, TlsFront, UNTIL};
 use crate::ports::free_port;
 use crate::processes::process::{Process, until};
 use crate::processes::tool::run;
 use crate::stores::bids::REQUEST_TIMEOUT;
-
-/// The timeout until a server is ready, on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(120);
+use crate::stores::register_lock::RegisterServer;
+use crate::stores::servers::{PATIENCE, Shared, SharedServer};
 
 /// The database and the collection of all elections.
 pub const DATABASE: &str = "app";
@@ -28,9 +27,6 @@ pub const COLLECTION: &str = "tenure";
 
 /// The user of the elections.
 pub const USER: (&str, &str) = ("elections", "correct horse");
-
-/// The last year in which the certificates are valid.
-const UNTIL: i32 = 2_099;
 
 /// TLS before the front, with the certificate of a client.
 struct Secured {
@@ -88,18 +84,6 @@ impl MongoServer {
     /// Starts one without TLS that keeps its documents in this directory.
     pub fn on(directory: &Path) -> Self {
         Self::with(false, Some(directory))
-    }
-
-    /// Returns the plain one that all running tests share; it ends with the last of them.
-    pub fn shared() -> Arc<Self> {
-        static SHARED: Mutex<Weak<MongoServer>> = Mutex::new(Weak::new());
-        share(&SHARED, Self::start)
-    }
-
-    /// Returns the secured one that all running tests share.
-    pub fn shared_secured() -> Arc<Self> {
-        static SHARED: Mutex<Weak<MongoServer>> = Mutex::new(Weak::new());
-        share(&SHARED, Self::secured)
     }
 
     fn with(tls: bool, directory: Option<&Path>) -> Self {
@@ -183,6 +167,20 @@ impl MongoServer {
         if self.secured.is_some() { Vec::new() } else { variables() }
     }
 
+    /// Sends a command as the administrator, in the database of the elections.
+    fn ask(&self, mut command: Document) -> Document {
+        command.insert("$db", DATABASE);
+        self.front.ask(&command)
+    }
+
+    /// Returns the document of an election.
+    fn document(&self, election: &str) -> Option<Document> {
+        let found = self.ask(doc! {"find": COLLECTION, "filter": {"_id": election}, "limit": 1});
+        let cursor = found.get_document("cursor").expect("a cursor");
+        let first = cursor.get_array("firstBatch").expect("a batch").first().cloned();
+        first.and_then(|it| it.as_document().cloned())
+    }
+
     /// Kills it, and starts it again with the same port and documents.
     pub fn restart(&mut self) {
         self.process.kill();
@@ -208,6 +206,48 @@ impl MongoServer {
     }
 }
 
+impl SharedServer for MongoServer {
+    fn shared() -> Arc<Self> {
+        static SHARED: Shared<MongoServer> = Shared::new();
+        SHARED.get(Self::start)
+    }
+
+    fn shared_secured() -> Arc<Self> {
+        static SHARED: Shared<MongoServer> = Shared::new();
+        SHARED.get(Self::secured)
+    }
+}
+
+impl RegisterServer for MongoServer {
+    fn open(&self, election: &str) -> Arc<dyn LeaseAdmin> {
+        mongodb::open(&self.settings(election)).expect("the settings are good")
+    }
+
+    fn bytes(&self, election: &str) -> Vec<u8> {
+        self.document(election).map(|it| it.to_vec().expect("a document")).unwrap_or_default()
+    }
+
+    fn value(&self, election: &str) -> Vec<u8> {
+        let document = self.document(election).expect("a document");
+        document.get_str("lease").expect("a text").into()
+    }
+
+    fn put(&self, election: &str, value: &str) {
+        let version = uuid::Uuid::new_v4().to_string();
+        let document = match value {
+            "none" => doc! {"_id": election, "version": 7, "name": "something else"},
+            value => doc! {"_id": election, "version": version, "lease": value},
+        };
+        let update = doc! {"q": {"_id": election}, "u": document, "upsert": true};
+        self.ask(doc! {"update": COLLECTION, "updates": [update]});
+    }
+
+    fn delete(&self, election: &str) {
+        let delete = doc! {"q": {"_id": election}, "limit": 1};
+        self.ask(doc! {"delete": COLLECTION, "deletes": [delete]});
+    }
+}
+
 /// Returns the arguments that name a store at these ports of loopback, for `tenure`.
 pub fn store(ports: &[u16]) -> Vec<String> {
     let all: Vec<_> = ports.iter().map(|it| format!("127.0.0.1:{it}")).collect();
@@ -230,13 +270,4 @@ fn spawn(home: &Path, port: u16, file: &Path) -> Process {
     let arguments = [port.to_string(), file.display().to_string()];
     let arguments = arguments.each_ref().map(String::as_str);
     run(home, "mongo-java-server", &arguments)
-}
-
-fn share(shared: &Mutex<Weak<MongoServer>>, start: fn() -> MongoServer) -> Arc<MongoServer> {
-    let mut shared = shared.lock().unwrap_or_else(PoisonError::into_inner);
-    shared.upgrade().unwrap_or_else(|| {
-        let started = Arc::new(start());
-        *shared = Arc::downgrade(&started);
-        started
-    })
 }

@@ -1,8 +1,8 @@
 //! The lock of an election in PostgreSQL, with the operations of others on it, for the conformance
 //! suite.
 
+use std::marker::PhantomData;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tenure::config::PostgresSettings;
@@ -12,78 +12,22 @@ use tenure::store::postgres::Postgres;
 use super::pooler::Pooler;
 use super::server::PostgresServer;
 use crate::stores::conformance::Harness;
+use crate::stores::servers::{Ground, on_thread, place};
 
-/// What the candidates of a lock connect to.
-pub trait Ground: Send + Sync {
-    /// Starts what the test needs.
-    fn start() -> Self;
-
-    /// Returns the server.
-    fn server(&self) -> &PostgresServer;
-
-    /// Returns the port that candidates use.
-    fn port(&self) -> u16 {
-        self.server().port
-    }
-}
-
-/// The server itself, without TLS.
-pub struct Plain(Arc<PostgresServer>);
-
-impl Ground for Plain {
-    fn start() -> Self {
-        Self(PostgresServer::shared())
-    }
-
-    fn server(&self) -> &PostgresServer {
-        &self.0
-    }
-}
-
-/// The server itself, with TLS and certificates of its users.
-pub struct Secured(Arc<PostgresServer>);
-
-impl Ground for Secured {
-    fn start() -> Self {
-        Self(PostgresServer::shared_secured())
-    }
-
-    fn server(&self) -> &PostgresServer {
-        &self.0
-    }
-}
-
-/// A pooler in transaction mode.
-pub struct Pooled(Arc<PostgresServer>, Pooler);
-
-impl Ground for Pooled {
-    fn start() -> Self {
-        let server = PostgresServer::shared();
-        let pooler = Pooler::before(&server);
-        Self(server, pooler)
-    }
-
-    fn server(&self) -> &PostgresServer {
-        &self.0
-    }
-
-    fn port(&self) -> u16 {
-        self.1.port
-    }
-}
-
-/// A lock whose time passes when the test says so: the end of its lease is moved.
-pub struct PostgresLock<G> {
-    ground: Arc<G>,
+/// A lock whose time passes when the test says so: the end of its lease is moved. Its candidates may
+/// connect through a pooler in transaction mode.
+pub struct PostgresLock<G, const POOLED: bool = false> {
+    server: Arc<PostgresServer>,
     settings: PostgresSettings,
+    _pooler: Option<Pooler>,
+    _ground: PhantomData<G>,
 }
 
-impl<G: Ground + 'static> PostgresLock<G> {
+impl<G: Ground, const POOLED: bool> PostgresLock<G, POOLED> {
     /// Runs statements on the row, on a thread that may block.
     async fn sql(&self, statements: String) -> String {
-        let ground = Arc::clone(&self.ground);
-        let asked = tokio::task::spawn_blocking(move || ground.server().sql(&statements));
-        asked.await.expect("the statements are executed")
+        let server = Arc::clone(&self.server);
+        on_thread(move || server.sql(&statements)).await
     }
 
     fn row(&self) -> String {
@@ -91,7 +35,7 @@ impl<G: Ground + 'static> PostgresLock<G> {
     }
 }
 
-impl<G: Ground + 'static> Harness for PostgresLock<G> {
+impl<G: Ground, const POOLED: bool> Harness for PostgresLock<G, POOLED> {
     const LEASE: Duration = Duration::from_secs(60);
     const FOREIGN: &'static [&'static str] = &[
         "format = 2",
@@ -100,12 +44,12 @@ impl<G: Ground + 'static> Harness for PostgresLock<G> {
     ];
 
     async fn start() -> Self {
-        static LOCKS: AtomicU64 = AtomicU64::new(0);
-        let ground = tokio::task::spawn_blocking(|| Arc::new(G::start())).await.expect("a server");
-        let port = ground.port();
-        let election = format!("lock-{}", LOCKS.fetch_add(1, Ordering::Relaxed));
-        let settings = ground.server().settings_at(&[port], &election);
-        Self { ground, settings }
+        let (server, election) = place::<G, PostgresServer>().await;
+        let of = Arc::clone(&server);
+        let pooler = on_thread(move || POOLED.then(|| Pooler::before(&of))).await;
+        let port = pooler.as_ref().map_or(server.port, |it| it.port);
+        let settings = server.settings_at(&[port], &election);
+        Self { server, settings, _pooler: pooler, _ground: PhantomData }
     }
 
     fn candidate(&self) -> Arc<dyn LeaseAdmin> {

@@ -3,27 +3,21 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
-use std::time::Duration;
+use std::sync::Arc;
 
 use rustix::process::Signal;
 use tempfile::TempDir;
-use tenure::config::{
-    Address, PostgresPassword, PostgresSettings, PostgresTable, SecretSource, StoreTls,
-};
+use tenure::config::{Address, PostgresPassword, PostgresSettings, PostgresTable, SecretSource};
 use tenure::store::LeaseAdmin;
 use tenure::store::postgres::Postgres;
-use tenure::tls::KeyPair;
 use url::Host;
 
-use crate::faults::tls_front::Authority;
 use crate::ports::free_port;
 use crate::processes::process::{Process, until};
 use crate::processes::tool::run_as;
 use crate::stores::bids::REQUEST_TIMEOUT;
-
-/// The timeout until a server is ready, on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(120);
+use crate::stores::certificates::Certificates;
+use crate::stores::servers::{PATIENCE, Shared, SharedServer};
 
 /// The database of all elections.
 pub const DATABASE: &str = "app";
@@ -33,9 +27,6 @@ pub const USER: (&str, &str) = ("elections", "correct horse");
 
 /// The administrator, who needs no password on loopback.
 const ADMIN: &str = "admin";
-
-/// The last year in which the certificates are valid.
-const UNTIL: i32 = 2_099;
 
 /// Returns the options of setpriv for a user other than root.
 pub(super) fn user() -> &'static [&'static str] {
@@ -74,44 +65,11 @@ fn complete(name: &str, arguments: &[&str]) {
     assert!(output.status.success(), "{name}: {words}");
 }
 
-/// The certificates of a server with TLS.
-struct Files {
-    authority: Authority,
-    ca: PathBuf,
-    server: KeyPair,
-    client: KeyPair,
-}
-
-impl Files {
-    fn make(home: &Path) -> Self {
-        let authority = Authority::new("PostgreSQL of the tests");
-        let ca = authority.write(home);
-        let pair = |name: &str| KeyPair {
-            cert: home.join(format!("{name}.crt")),
-            key: home.join(format!("{name}.key")),
-        };
-        let it = Self { ca, server: pair("server"), client: pair("client"), authority };
-        it.sign(&it.server);
-        it.sign(&it.client);
-        it
-    }
-
-    /// Writes a new certificate, with a new key, which only its owner may read.
-    fn sign(&self, pair: &KeyPair) {
-        use std::os::unix::fs::PermissionsExt;
-        let (certificate, key) = self.authority.sign_pem_nameless("127.0.0.1", UNTIL);
-        std::fs::write(&pair.cert, certificate).expect("written");
-        std::fs::write(&pair.key, key).expect("written");
-        let private = std::fs::Permissions::from_mode(0o600);
-        std::fs::set_permissions(&pair.key, private).expect("private");
-    }
-}
-
 /// A running server.
 pub struct PostgresServer {
     pub port: u16,
     pub process: Process,
-    files: Option<Files>,
+    files: Option<Certificates>,
     home: PathBuf,
     _temporary: Option<TempDir>,
 }
@@ -125,18 +83,6 @@ impl PostgresServer {
     /// Starts one with TLS that requires a certificate of its users beside the password.
     pub fn secured() -> Self {
         Self::with(true)
-    }
-
-    /// Returns the plain one that all running tests share; it ends with the last of them.
-    pub fn shared() -> Arc<Self> {
-        static SHARED: Mutex<Weak<PostgresServer>> = Mutex::new(Weak::new());
-        share(&SHARED, || Self::start().with_table())
-    }
-
-    /// Returns the secured one that all running tests share.
-    pub fn shared_secured() -> Arc<Self> {
-        static SHARED: Mutex<Weak<PostgresServer>> = Mutex::new(Weak::new());
-        share(&SHARED, || Self::secured().with_table())
     }
 
     /// Starts one without TLS, with its data in a directory.
@@ -153,12 +99,12 @@ impl PostgresServer {
 
     fn with(tls: bool) -> Self {
         let home = tempfile::tempdir().expect("a directory");
-        let files = tls.then(|| Files::make(home.path()));
+        let files = tls.then(|| Certificates::make(home.path(), "PostgreSQL of the tests"));
         let path = home.path().to_owned();
         Self::made(&path, Some(home), files)
     }
 
-    fn made(home: &Path, temporary: Option<TempDir>, files: Option<Files>) -> Self {
+    fn made(home: &Path, temporary: Option<TempDir>, files: Option<Certificates>) -> Self {
         hand_over(home);
         let data = home.join("data");
         let data = data.to_str().expect("a path in UTF-8");
@@ -212,7 +158,7 @@ impl PostgresServer {
         Self::run(&path, Some(home), None)
     }
 
-    fn run(home: &Path, temporary: Option<TempDir>, files: Option<Files>) -> Self {
+    fn run(home: &Path, temporary: Option<TempDir>, files: Option<Certificates>) -> Self {
         for _ in 0..5 {
             let port = free_port();
             let mut process = spawn(home, port, files.as_ref());
@@ -308,10 +254,7 @@ impl PostgresServer {
             election: election.to_owned(),
             user: secret(USER.0),
             password: Some(PostgresPassword::Secret(secret(USER.1))),
-            tls: self
-                .files
-                .as_ref()
-                .map(|it| StoreTls { ca_file: Some(it.ca.clone()), own: Some(it.client.clone()) }),
+            tls: self.files.as_ref().map(Certificates::settings),
             request_timeout: REQUEST_TIMEOUT,
         }
     }
@@ -319,15 +262,7 @@ impl PostgresServer {
     /// Returns the arguments that name this store, for `tenure`.
     pub fn arguments(&self) -> Vec<String> {
         let mut arguments = store(&[self.port]);
-        if let Some(files) = &self.files {
-            for (name, path) in [
-                ("--store-ca-file", &files.ca),
-                ("--store-cert", &files.client.cert),
-                ("--store-key", &files.client.key),
-            ] {
-                arguments.extend([name.to_owned(), path.display().to_string()]);
-            }
-        }
+        arguments.extend(self.files.iter().flat_map(Certificates::arguments));
         arguments
     }
 
@@ -335,8 +270,7 @@ impl PostgresServer {
     /// authority.
     pub fn replace_certificates(&self) {
         let files = self.files.as_ref().expect("a server with TLS");
-        files.sign(&files.server);
-        files.sign(&files.client);
+        files.replace();
         hand_over(&self.home);
         self.sql("SELECT pg_reload_conf()");
     }
@@ -344,6 +278,18 @@ impl PostgresServer {
     /// Returns a directory of the server's life.
     pub fn home(&self) -> &Path {
         &self.home
+    }
+}
+
+impl SharedServer for PostgresServer {
+    fn shared() -> Arc<Self> {
+        static SHARED: Shared<PostgresServer> = Shared::new();
+        SHARED.get(|| Self::start().with_table())
+    }
+
+    fn shared_secured() -> Arc<Self> {
+        static SHARED: Shared<PostgresServer> = Shared::new();
+        SHARED.get(|| Self::secured().with_table())
     }
 }
 
@@ -358,7 +304,7 @@ pub fn variables() -> Vec<(String, String)> {
     [("PGUSER", USER.0), ("PGPASSWORD", USER.1)].map(|(name, it)| (name.into(), it.into())).into()
 }
 
-fn spawn(home: &Path, port: u16, files: Option<&Files>) -> Process {
+fn spawn(home: &Path, port: u16, files: Option<&Certificates>) -> Process {
     let data = home.join("data").display().to_string();
     let mut settings = vec![
         format!("port={port}"),
@@ -393,16 +339,4 @@ fn psql(port: u16, database: &str, statements: &str) -> Result<String, String> {
         .expect("psql runs");
     let text = |it: &[u8]| String::from_utf8_lossy(it).trim().to_owned();
     if output.status.success() { Ok(text(&output.stdout)) } else { Err(text(&output.stderr)) }
-}
-
-fn share(
-    shared: &Mutex<Weak<PostgresServer>>,
-    start: fn() -> PostgresServer,
-) -> Arc<PostgresServer> {
-    let mut shared = shared.lock().unwrap_or_else(PoisonError::into_inner);
-    shared.upgrade().unwrap_or_else(|| {
-        let started = Arc::new(start());
-        *shared = Arc::downgrade(&started);
-        started
-    })
 }

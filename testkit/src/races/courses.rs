@@ -34,6 +34,7 @@ use crate::mongodb::server::MongoServer;
 use crate::postgres::server::PostgresServer;
 use crate::redis::server::RedisServer;
 use crate::s3::server::S3Server;
+use crate::stores::servers::SharedServer;
 use crate::zookeeper::server::ZookeeperServer;
 
 const MS: u64 = 1_000_000;

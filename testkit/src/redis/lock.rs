@@ -1,7 +1,7 @@
 //! The lock of an election in Redis, with the operations of others on it, for the conformance suite.
 
+use std::marker::PhantomData;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tenure::config::RedisSettings;
@@ -10,36 +10,13 @@ use tenure::store::redis::Redis;
 
 use super::server::RedisServer;
 use crate::stores::conformance::Harness;
-
-/// What the candidates of a lock connect to.
-pub trait Ground: Send + Sync {
-    /// Returns the server.
-    fn server() -> Arc<RedisServer>;
-}
-
-/// The server without TLS.
-pub struct Plain;
-
-impl Ground for Plain {
-    fn server() -> Arc<RedisServer> {
-        RedisServer::shared()
-    }
-}
-
-/// The server with TLS and certificates of its users.
-pub struct Secured;
-
-impl Ground for Secured {
-    fn server() -> Arc<RedisServer> {
-        RedisServer::shared_secured()
-    }
-}
+use crate::stores::servers::{Ground, on_thread, place};
 
 /// A lock whose time passes when the test says so: the end of its lease is moved.
 pub struct RedisLock<G> {
     server: Arc<RedisServer>,
     settings: RedisSettings,
-    ground: std::marker::PhantomData<G>,
+    _ground: PhantomData<G>,
 }
 
 impl<G> RedisLock<G> {
@@ -47,10 +24,7 @@ impl<G> RedisLock<G> {
     async fn ask(&self, command: &[&str]) -> String {
         let server = Arc::clone(&self.server);
         let command: Vec<_> = command.iter().map(|it| (*it).to_owned()).collect();
-        let asked = tokio::task::spawn_blocking(move || {
-            server.ask(&command.iter().map(String::as_str).collect::<Vec<_>>())
-        });
-        asked.await.expect("the command is executed")
+        on_thread(move || server.ask(&command.iter().map(String::as_str).collect::<Vec<_>>())).await
     }
 
     fn key(&self, name: &str) -> String {
@@ -58,7 +32,7 @@ impl<G> RedisLock<G> {
     }
 }
 
-impl<G: Ground + 'static> Harness for RedisLock<G> {
+impl<G: Ground> Harness for RedisLock<G> {
     const LEASE: Duration = Duration::from_secs(60);
     const FOREIGN: &'static [&'static str] = &[
         "HSET record format 2",
@@ -71,11 +45,9 @@ impl<G: Ground + 'static> Harness for RedisLock<G> {
     ];
 
     async fn start() -> Self {
-        static LOCKS: AtomicU64 = AtomicU64::new(0);
-        let server = tokio::task::spawn_blocking(G::server).await.expect("a server");
-        let election = format!("lock-{}", LOCKS.fetch_add(1, Ordering::Relaxed));
+        let (server, election) = place::<G, RedisServer>().await;
         let settings = server.settings(&election);
-        Self { server, settings, ground: std::marker::PhantomData }
+        Self { server, settings, _ground: PhantomData }
     }
 
     fn candidate(&self) -> Arc<dyn LeaseAdmin> {

@@ -2,23 +2,19 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
-use std::time::Duration;
+use std::sync::Arc;
 
 use rustix::process::Signal;
 use tempfile::TempDir;
-use tenure::config::{Address, RedisSettings, SecretSource, StoreTls};
-use tenure::tls::KeyPair;
+use tenure::config::{Address, RedisSettings, SecretSource};
 use url::Host;
 
-use crate::faults::tls_front::Authority;
 use crate::ports::free_port;
 use crate::processes::process::{Process, until};
 use crate::processes::tool::run_as;
 use crate::stores::bids::REQUEST_TIMEOUT;
-
-/// The timeout until a server is ready, on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(120);
+use crate::stores::certificates::Certificates;
+use crate::stores::servers::{PATIENCE, Shared, SharedServer};
 
 /// The database of all elections.
 pub const DATABASE: u16 = 3;
@@ -30,9 +26,6 @@ pub const USER: (&str, &str) = ("elections", "correct horse");
 pub const RIGHTS: &str = "~tenure:* &tenure:* -@all +select +eval +info +time +get +set +del +exists +pttl \
                           +pexpire +hget +hmget +hset +hdel +hincrby +publish +subscribe +scan +config|get";
 
-/// The last year in which the certificates are valid.
-const UNTIL: i32 = 2_099;
-
 /// What a server keeps of its data when it is killed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Keeps {
@@ -43,36 +36,6 @@ pub enum Keeps {
     Nothing,
 }
 
-/// The certificates of a server with TLS.
-struct Files {
-    authority: Authority,
-    ca: PathBuf,
-    server: KeyPair,
-    client: KeyPair,
-}
-
-impl Files {
-    fn make(home: &Path) -> Self {
-        let authority = Authority::new("Redis of the tests");
-        let ca = authority.write(home);
-        let pair = |name: &str| KeyPair {
-            cert: home.join(format!("{name}.crt")),
-            key: home.join(format!("{name}.key")),
-        };
-        let it = Self { ca, server: pair("server"), client: pair("client"), authority };
-        it.sign(&it.server);
-        it.sign(&it.client);
-        it
-    }
-
-    /// Writes a new certificate, with a new key.
-    fn sign(&self, pair: &KeyPair) {
-        let (certificate, key) = self.authority.sign_pem("127.0.0.1", UNTIL);
-        std::fs::write(&pair.cert, certificate).expect("written");
-        std::fs::write(&pair.key, key).expect("written");
-    }
-}
-
 /// A running server.
 pub struct RedisServer {
     /// The port of candidates, with TLS if it has any.
@@ -81,7 +44,7 @@ pub struct RedisServer {
     admin: u16,
     pub process: Process,
     arguments: Vec<String>,
-    files: Option<Files>,
+    files: Option<Certificates>,
     home: PathBuf,
     _temporary: Option<TempDir>,
 }
@@ -112,18 +75,6 @@ impl RedisServer {
         it
     }
 
-    /// Returns the plain one that all running tests share; it ends with the last of them.
-    pub fn shared() -> Arc<Self> {
-        static SHARED: Mutex<Weak<RedisServer>> = Mutex::new(Weak::new());
-        share(&SHARED, Self::start)
-    }
-
-    /// Returns the secured one that all running tests share.
-    pub fn shared_secured() -> Arc<Self> {
-        static SHARED: Mutex<Weak<RedisServer>> = Mutex::new(Weak::new());
-        share(&SHARED, Self::secured)
-    }
-
     /// Starts one without TLS, with its data in a directory, of which it keeps this much.
     pub fn start_in(home: &Path, keeps: Keeps) -> Self {
         Self::made(home, None, keeps, false, &[])
@@ -144,7 +95,7 @@ impl RedisServer {
     ) -> Self {
         let users = home.join("users.acl");
         std::fs::write(&users, "").expect("written");
-        let files = tls.then(|| Files::make(home));
+        let files = tls.then(|| Certificates::make(home, "Redis of the tests"));
         let text = |path: &Path| path.display().to_string();
         let [appends, syncs] = match keeps {
             Keeps::All => ["yes", "always"],
@@ -264,8 +215,7 @@ impl RedisServer {
     /// authority.
     pub fn replace_certificates(&self) {
         let files = self.files.as_ref().expect("a server with TLS");
-        files.sign(&files.server);
-        files.sign(&files.client);
+        files.replace();
         let text = |path: &Path| path.display().to_string();
         let (cert, key) = (text(&files.server.cert), text(&files.server.key));
         self.ask(&["CONFIG", "SET", "tls-cert-file", &cert, "tls-key-file", &key]);
@@ -286,10 +236,7 @@ impl RedisServer {
             election: election.to_owned(),
             user: secret(USER.0),
             password: secret(USER.1),
-            tls: self
-                .files
-                .as_ref()
-                .map(|it| StoreTls { ca_file: Some(it.ca.clone()), own: Some(it.client.clone()) }),
+            tls: self.files.as_ref().map(Certificates::settings),
             request_timeout: REQUEST_TIMEOUT,
         }
     }
@@ -297,16 +244,20 @@ impl RedisServer {
     /// Returns the arguments that name this store, for `tenure`.
     pub fn arguments(&self) -> Vec<String> {
         let mut arguments = store(&[self.port]);
-        if let Some(files) = &self.files {
-            for (name, path) in [
-                ("--store-ca-file", &files.ca),
-                ("--store-cert", &files.client.cert),
-                ("--store-key", &files.client.key),
-            ] {
-                arguments.extend([name.to_owned(), path.display().to_string()]);
-            }
-        }
+        arguments.extend(self.files.iter().flat_map(Certificates::arguments));
         arguments
+    }
+}
+
+impl SharedServer for RedisServer {
+    fn shared() -> Arc<Self> {
+        static SHARED: Shared<RedisServer> = Shared::new();
+        SHARED.get(Self::start)
+    }
+
+    fn shared_secured() -> Arc<Self> {
+        static SHARED: Shared<RedisServer> = Shared::new();
+        SHARED.get(Self::secured)
     }
 }
 
@@ -341,13 +292,4 @@ fn cli(port: u16, command: &[&str]) -> Result<String, String> {
         .expect("redis-cli of Debian's package redis-server: tests/tools/packages installs it");
     let text = |it: &[u8]| String::from_utf8_lossy(it).trim().to_owned();
     if output.status.success() { Ok(text(&output.stdout)) } else { Err(text(&output.stderr)) }
-}
-
-fn share(shared: &Mutex<Weak<RedisServer>>, start: fn() -> RedisServer) -> Arc<RedisServer> {
-    let mut shared = shared.lock().unwrap_or_else(PoisonError::into_inner);
-    shared.upgrade().unwrap_or_else(|| {
-        let started = Arc::new(start());
-        *shared = Arc::downgrade(&started);
-        started
-    })
 }

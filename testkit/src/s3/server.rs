@@ -1,26 +1,24 @@
 //! versitygw on a free port of loopback, which ends with the test's process.
 
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
-use std::time::Duration;
+use std::sync::Arc;
 
 use rustix::process::{Signal, kill_process};
 use tempfile::TempDir;
 use tenure::config::{AwsCredential, S3Settings, SecretSource, StoreTls};
-use tenure::tls::KeyPair;
+use tenure::store::{LeaseAdmin, s3};
 use url::Url;
 
-use crate::faults::tls_front::Authority;
 use crate::paths::tool;
 use crate::ports::free_port;
 use crate::processes::process::{Process, until};
 use crate::processes::tool::run;
 use crate::stores::bids::REQUEST_TIMEOUT;
-
-/// The timeout until a server is ready, on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(120);
+use crate::stores::certificates::Certificates;
+use crate::stores::register_lock::RegisterServer;
+use crate::stores::servers::{PATIENCE, Shared, SharedServer};
 
 /// The bucket of all elections, and the prefix in it.
 pub const BUCKET: &str = "leases";
@@ -32,40 +30,12 @@ pub const USER: (&str, &str) = ("elections", "correct horse");
 /// The administrator.
 const ROOT: (&str, &str) = ("root", "battery staple");
 
-/// The last year in which the certificates are valid.
-const UNTIL: i32 = 2_099;
-
-/// The certificate of a server with TLS.
-struct Files {
-    authority: Authority,
-    ca: PathBuf,
-    server: KeyPair,
-}
-
-impl Files {
-    fn make(home: &Path) -> Self {
-        let authority = Authority::new("S3 of the tests");
-        let ca = authority.write(home);
-        let server = KeyPair { cert: home.join("server.crt"), key: home.join("server.key") };
-        let it = Self { authority, ca, server };
-        it.sign();
-        it
-    }
-
-    /// Writes a new certificate, with a new key.
-    fn sign(&self) {
-        let (certificate, key) = self.authority.sign_pem("127.0.0.1", UNTIL);
-        std::fs::write(&self.server.cert, certificate).expect("written");
-        std::fs::write(&self.server.key, key).expect("written");
-    }
-}
-
 /// A running server.
 pub struct S3Server {
     pub port: u16,
     pub process: Process,
     arguments: Vec<String>,
-    files: Option<Files>,
+    files: Option<Certificates>,
     home: TempDir,
 }
 
@@ -85,18 +55,6 @@ impl S3Server {
         Self::with(false, Some(directory))
     }
 
-    /// Returns the plain one that all running tests share; it ends with the last of them.
-    pub fn shared() -> Arc<Self> {
-        static SHARED: Mutex<Weak<S3Server>> = Mutex::new(Weak::new());
-        share(&SHARED, Self::start)
-    }
-
-    /// Returns the secured one that all running tests share.
-    pub fn shared_secured() -> Arc<Self> {
-        static SHARED: Mutex<Weak<S3Server>> = Mutex::new(Weak::new());
-        share(&SHARED, Self::secured)
-    }
-
     fn with(tls: bool, directory: Option<&Path>) -> Self {
         for _ in 0..5 {
             if let Some(it) = Self::try_start(tls, directory) {
@@ -110,7 +68,7 @@ impl S3Server {
     /// Returns `None` if another process took the port first.
     fn try_start(tls: bool, directory: Option<&Path>) -> Option<Self> {
         let home = tempfile::tempdir().expect("a directory");
-        let files = tls.then(|| Files::make(home.path()));
+        let files = tls.then(|| Certificates::make(home.path(), "S3 of the tests"));
         let made = |name: &str| {
             let path = directory.unwrap_or(home.path()).join(name);
             std::fs::create_dir_all(&path).expect("a directory");
@@ -186,6 +144,11 @@ impl S3Server {
         }
     }
 
+    /// Returns the path of the object of an election.
+    fn path(&self, election: &str) -> String {
+        format!("{BUCKET}/{}", self.settings(election).key())
+    }
+
     /// Returns its URL.
     pub fn url(&self) -> String {
         let scheme = if self.files.is_some() { "https" } else { "http" };
@@ -220,7 +183,7 @@ impl S3Server {
 
     /// Replaces its certificate by another, with a new key of the same authority, which takes a restart.
     pub fn replace_certificate(&mut self) {
-        self.files.as_ref().expect("a server with TLS").sign();
+        self.files.as_ref().expect("a server with TLS").replace();
         self.restart();
     }
 
@@ -275,6 +238,36 @@ impl S3Server {
     }
 }
 
+impl SharedServer for S3Server {
+    fn shared() -> Arc<Self> {
+        static SHARED: Shared<S3Server> = Shared::new();
+        SHARED.get(Self::start)
+    }
+
+    fn shared_secured() -> Arc<Self> {
+        static SHARED: Shared<S3Server> = Shared::new();
+        SHARED.get(Self::secured)
+    }
+}
+
+impl RegisterServer for S3Server {
+    fn open(&self, election: &str) -> Arc<dyn LeaseAdmin> {
+        s3::open(&self.settings(election)).expect("the settings are good")
+    }
+
+    fn bytes(&self, election: &str) -> Vec<u8> {
+        self.ask("GET", &self.path(election), b"")
+    }
+
+    fn put(&self, election: &str, value: &str) {
+        self.ask("PUT", &self.path(election), value.as_bytes());
+    }
+
+    fn delete(&self, election: &str) {
+        self.ask("DELETE", &self.path(election), b"");
+    }
+}
+
 /// Returns the arguments of the store at a server, for `tenure`.
 pub fn at(endpoint: &str) -> Vec<String> {
     let store = format!("s3://{BUCKET}/{PREFIX}");
@@ -291,13 +284,4 @@ pub fn variables() -> Vec<(String, String)> {
 fn spawn(home: &Path, arguments: &[String]) -> Process {
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     run(home, "versitygw", &arguments)
-}
-
-fn share(shared: &Mutex<Weak<S3Server>>, start: fn() -> S3Server) -> Arc<S3Server> {
-    let mut shared = shared.lock().unwrap_or_else(PoisonError::into_inner);
-    shared.upgrade().unwrap_or_else(|| {
-        let started = Arc::new(start());
-        *shared = Arc::downgrade(&started);
-        started
-    })
 }

@@ -2,7 +2,6 @@
 
 use std::marker::PhantomData;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tenure::clock;
@@ -12,30 +11,7 @@ use tenure::store::zookeeper::Zookeeper;
 
 use super::server::{PATH, TICK, ZookeeperServer};
 use crate::stores::conformance::Harness;
-
-/// The server that a lock is on.
-pub trait Ground {
-    /// Returns the server that the tests share.
-    fn server() -> Arc<ZookeeperServer>;
-}
-
-/// Without TLS and users.
-pub struct Plain;
-
-impl Ground for Plain {
-    fn server() -> Arc<ZookeeperServer> {
-        ZookeeperServer::shared()
-    }
-}
-
-/// With TLS, certificates of clients, and users.
-pub struct Secured;
-
-impl Ground for Secured {
-    fn server() -> Arc<ZookeeperServer> {
-        ZookeeperServer::shared_secured()
-    }
-}
+use crate::stores::servers::{Ground, on_thread, pass, place};
 
 /// A lock in real time.
 pub struct ZookeeperLock<G> {
@@ -44,11 +20,11 @@ pub struct ZookeeperLock<G> {
     _ground: PhantomData<G>,
 }
 
-impl<G: Ground + 'static> ZookeeperLock<G> {
+impl<G: Ground> ZookeeperLock<G> {
     /// Lets ZooKeeper's own shell work, on a thread that may block.
     async fn shell(&self, commands: String) -> String {
         let server = Arc::clone(&self.server);
-        tokio::task::spawn_blocking(move || server.shell(&commands)).await.expect("an answer")
+        on_thread(move || server.shell(&commands)).await
     }
 
     fn record(&self) -> String {
@@ -56,7 +32,7 @@ impl<G: Ground + 'static> ZookeeperLock<G> {
     }
 }
 
-impl<G: Ground + 'static> Harness for ZookeeperLock<G> {
+impl<G: Ground> Harness for ZookeeperLock<G> {
     // Two ticks are short beside its thirds.
     const LEASE: Duration = Duration::from_secs(15);
     const FOREIGN: &'static [&'static str] = &[
@@ -70,9 +46,7 @@ impl<G: Ground + 'static> Harness for ZookeeperLock<G> {
     const COUNTS_BY_ONE: bool = false;
 
     async fn start() -> Self {
-        static LOCKS: AtomicU64 = AtomicU64::new(0);
-        let server = tokio::task::spawn_blocking(G::server).await.expect("a server");
-        let election = format!("lock-{}", LOCKS.fetch_add(1, Ordering::Relaxed));
+        let (server, election) = place::<G, ZookeeperServer>().await;
         let settings =
             ZookeeperSettings { lease_duration: Self::LEASE, ..server.settings(&election) };
         Self { settings, server, _ground: PhantomData }
@@ -84,9 +58,7 @@ impl<G: Ground + 'static> Harness for ZookeeperLock<G> {
 
     async fn advance(&self, by: Duration) {
         let start = clock::now();
-        while start.elapsed_min(clock::now()) < by {
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
+        pass(by).await;
         // What has ended by now, the server ends up to a tick later.
         let store = self.candidate();
         while start.elapsed_min(clock::now()) < by + TICK * 2

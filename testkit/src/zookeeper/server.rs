@@ -4,34 +4,28 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use rustix::process::{Signal, kill_process};
 use tempfile::TempDir;
-use tenure::config::{Address, SecretSource, StoreTls, ZookeeperSettings};
-use tenure::tls::KeyPair;
+use tenure::config::{Address, SecretSource, ZookeeperSettings};
 use url::Host;
 
 use super::shell::Shell;
-use crate::faults::tls_front::Authority;
 use crate::paths::tool;
 use crate::ports::free_port;
 use crate::processes::process::{Process, until};
 use crate::processes::tool::run_as;
 use crate::stores::bids::REQUEST_TIMEOUT;
-
-/// The timeout until a server is ready, on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(120);
+use crate::stores::certificates::Certificates;
+use crate::stores::servers::{PATIENCE, Shared, SharedServer};
 
 /// The path of all elections.
 pub const PATH: &str = "tenure";
 
 /// The user of the elections, and its password.
 pub const USER: &str = "elections:correct-horse";
-
-/// The last year in which the certificates are valid.
-const UNTIL: i32 = 2_099;
 
 /// The shortest session is of two of them.
 pub const TICK: Duration = Duration::from_millis(500);
@@ -102,54 +96,23 @@ fn spawn(home: &Path) -> Process {
     run_as(home, "zookeeper", Path::new("java"), &[], &arguments)
 }
 
-/// The certificates of an ensemble with TLS.
-struct Files {
-    authority: Authority,
-    ca: PathBuf,
-    server: PathBuf,
-    client: KeyPair,
-}
-
-impl Files {
-    fn make(home: &Path) -> Self {
-        let authority = Authority::new("ZooKeeper of the tests");
-        let ca = authority.write(home);
-        let client = KeyPair { cert: home.join("client.crt"), key: home.join("client.key") };
-        let it = Self { ca, server: home.join("server.pem"), client, authority };
-        it.sign();
-        it
-    }
-
-    /// Writes new certificates, with new keys.
-    fn sign(&self) {
-        let write = |path: &Path, text: &str| {
-            // A reader sees the old file or the new one.
-            let beside = path.with_extension("new");
-            std::fs::write(&beside, text).expect("written");
-            std::fs::rename(&beside, path).expect("renamed");
-        };
-        let (certificate, key) = self.authority.sign_pem("127.0.0.1", UNTIL);
-        write(&self.server, &(key + &certificate));
-        let (certificate, key) = self.authority.sign_pem("127.0.0.1", UNTIL);
-        write(&self.client.cert, &certificate);
-        write(&self.client.key, &key);
-    }
-
-    fn configuration(&self, port: u16) -> String {
-        let (server, ca) = (self.server.display(), self.ca.display());
-        format!(
-            "secureClientPort={port}\nsecureClientPortAddress=127.0.0.1\n\
-             serverCnxnFactory=org.apache.zookeeper.server.NettyServerCnxnFactory\n\
-             ssl.keyStore.location={server}\nssl.keyStore.type=PEM\n\
-             ssl.trustStore.location={ca}\nssl.trustStore.type=PEM\nssl.clientAuth=need\n"
-        )
-    }
+/// Returns the configuration of a port with TLS.
+fn secured(files: &Certificates, port: u16) -> String {
+    let (server, ca) = (files.in_one_file(), &files.ca);
+    format!(
+        "secureClientPort={port}\nsecureClientPortAddress=127.0.0.1\n\
+         serverCnxnFactory=org.apache.zookeeper.server.NettyServerCnxnFactory\n\
+         ssl.keyStore.location={}\nssl.keyStore.type=PEM\n\
+         ssl.trustStore.location={}\nssl.trustStore.type=PEM\nssl.clientAuth=need\n",
+        server.display(),
+        ca.display()
+    )
 }
 
 /// A running ensemble.
 pub struct ZookeeperServer {
     pub members: Vec<Member>,
-    files: Option<Files>,
+    files: Option<Certificates>,
     home: TempDir,
     /// The shell, once it was used.
     shell: Mutex<Option<Shell>>,
@@ -176,18 +139,6 @@ impl ZookeeperServer {
         Self::with(1, true, None)
     }
 
-    /// Returns the plain one that all running tests share; it ends with the last of them.
-    pub fn shared() -> Arc<Self> {
-        static SHARED: Mutex<Weak<ZookeeperServer>> = Mutex::new(Weak::new());
-        share(&SHARED, Self::start)
-    }
-
-    /// Returns the secured one that all running tests share.
-    pub fn shared_secured() -> Arc<Self> {
-        static SHARED: Mutex<Weak<ZookeeperServer>> = Mutex::new(Weak::new());
-        share(&SHARED, Self::secured)
-    }
-
     fn with(members: usize, tls: bool, data: Option<&Path>) -> Self {
         for _ in 0..5 {
             if let Some(it) = Self::try_start(members, tls, data) {
@@ -200,7 +151,7 @@ impl ZookeeperServer {
     /// Returns `None` if another process took a port first.
     fn try_start(members: usize, tls: bool, data: Option<&Path>) -> Option<Self> {
         let home = tempfile::tempdir().expect("a directory");
-        let files = tls.then(|| Files::make(home.path()));
+        let files = tls.then(|| Certificates::make(home.path(), "ZooKeeper of the tests"));
         let of_quorum: Vec<_> = (1..=members)
             .map(|id| format!("server.{id}=127.0.0.1:{}:{}\n", free_port(), free_port()))
             .collect();
@@ -211,7 +162,7 @@ impl ZookeeperServer {
             std::fs::create_dir_all(&own).expect("a directory");
             let ports = [free_port(), free_port()];
             let mut more = if members > 1 { quorum.clone() } else { String::new() };
-            more.extend(files.iter().map(|it| it.configuration(ports[1])));
+            more.extend(files.iter().map(|it| secured(it, ports[1])));
             Member::start(own, id, ports, &more, tls)
         };
         let members = (1..=members).map(start).collect();
@@ -273,10 +224,7 @@ impl ZookeeperServer {
             path: PATH.to_owned(),
             election: election.to_owned(),
             auth: self.files.as_ref().map(|_| SecretSource::Value(format!("digest:{USER}"))),
-            tls: self
-                .files
-                .as_ref()
-                .map(|it| StoreTls { ca_file: Some(it.ca.clone()), own: Some(it.client.clone()) }),
+            tls: self.files.as_ref().map(Certificates::settings),
             lease_duration: Duration::from_secs(15),
             request_timeout: REQUEST_TIMEOUT,
         }
@@ -287,16 +235,7 @@ impl ZookeeperServer {
         let all: Vec<_> = self.ports().map(|it| format!("127.0.0.1:{it}")).collect();
         let mut arguments =
             vec!["--store".to_owned(), format!("zookeeper://{}/{PATH}", all.join(","))];
-        if let Some(files) = &self.files {
-            let text = |path: &Path| path.display().to_string();
-            for (name, path) in [
-                ("--store-ca-file", &files.ca),
-                ("--store-cert", &files.client.cert),
-                ("--store-key", &files.client.key),
-            ] {
-                arguments.extend([name.to_owned(), text(path)]);
-            }
-        }
+        arguments.extend(self.files.iter().flat_map(Certificates::arguments));
         arguments
     }
 
@@ -309,7 +248,9 @@ impl ZookeeperServer {
     /// Replaces the certificates of the servers and of the clients, each with a new key of the same
     /// authority.
     pub fn replace_certificates(&self) {
-        self.files.as_ref().expect("an ensemble with TLS").sign();
+        let files = self.files.as_ref().expect("an ensemble with TLS");
+        files.replace();
+        files.in_one_file();
     }
 
     /// Sends a signal to a server.
@@ -340,19 +281,19 @@ impl ZookeeperServer {
     }
 }
 
+impl SharedServer for ZookeeperServer {
+    fn shared() -> Arc<Self> {
+        static SHARED: Shared<ZookeeperServer> = Shared::new();
+        SHARED.get(Self::start)
+    }
+
+    fn shared_secured() -> Arc<Self> {
+        static SHARED: Shared<ZookeeperServer> = Shared::new();
+        SHARED.get(Self::secured)
+    }
+}
+
 /// Returns the command line of ZooKeeper's own shell, to be followed by its arguments.
 pub fn shell() -> String {
     format!("java {} -cp '{}' org.apache.zookeeper.ZooKeeperMain ", JAVA.join(" "), jars())
-}
-
-fn share(
-    shared: &Mutex<Weak<ZookeeperServer>>,
-    start: fn() -> ZookeeperServer,
-) -> Arc<ZookeeperServer> {
-    let mut shared = shared.lock().unwrap_or_else(PoisonError::into_inner);
-    shared.upgrade().unwrap_or_else(|| {
-        let started = Arc::new(start());
-        *shared = Arc::downgrade(&started);
-        started
-    })
 }
