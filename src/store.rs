@@ -58,6 +58,15 @@ pub mod mongodb;
     feature = "zookeeper"
 ))]
 mod network;
+#[cfg(any(
+    feature = "consul",
+    feature = "etcd",
+    feature = "mongodb",
+    feature = "postgres",
+    feature = "redis",
+    feature = "zookeeper"
+))]
+mod next_server;
 #[cfg(feature = "postgres")]
 pub mod postgres;
 #[cfg(any(feature = "gcs", feature = "s3"))]

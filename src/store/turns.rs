@@ -1,26 +1,25 @@
 //! The servers of one store, which are asked in turn: all requests of one call go to one server, and if that
-//! does not answer the last of them, the next call goes to the next server. Nothing is repeated here.
-
-use std::sync::atomic::{AtomicUsize, Ordering};
+//! does not answer, the next call goes to the next server. Nothing is repeated here.
 
 use url::Url;
 
-/// The servers.
+use super::next_server::NextServer;
+
+/// The servers of a store that is asked by HTTP.
 pub(super) struct Turns {
     servers: Vec<Url>,
-    /// The server that the next call goes to.
-    next: AtomicUsize,
+    next: NextServer,
 }
 
 impl Turns {
     /// Begins with the first of these servers, of which there is one at least.
     pub(super) fn new(servers: Vec<Url>) -> Self {
-        Self { servers, next: AtomicUsize::new(0) }
+        Self { next: NextServer::new(servers.len()), servers }
     }
 
     /// Returns the server of a new call.
     pub(super) fn turn(&self) -> Turn<'_> {
-        self.turn_of(self.next.load(Ordering::Relaxed) % self.servers.len())
+        self.turn_of(self.next.get())
     }
 
     /// Returns the server of this number.
@@ -40,9 +39,7 @@ pub(super) struct Turn<'a> {
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
         if !self.is_answered {
-            // Another call may have moved on from this server already.
-            let (next, after) = (&self.turns.next, (self.at + 1) % self.turns.servers.len());
-            let _ = next.compare_exchange(self.at, after, Ordering::Relaxed, Ordering::Relaxed);
+            self.turns.next.move_on(self.at);
         }
     }
 }

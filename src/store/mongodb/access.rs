@@ -4,7 +4,6 @@
 //! Each request goes to one server. If that does not answer, or takes no writes, the next request goes to
 //! the primary that it names, or to the next server; nothing is repeated here.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tokio::sync::Mutex;
@@ -15,6 +14,7 @@ use super::errors::{alone, is_of_document, is_of_one_server, other, secondary};
 use crate::config::{Address, MongoSettings};
 use crate::http::resolver::Resolver;
 use crate::store::network::{in_time, load_tls};
+use crate::store::next_server::NextServer;
 use crate::store::register::error::RegisterError;
 use crate::store::secret::Secret;
 use crate::tls::ClientTls;
@@ -28,7 +28,7 @@ pub(super) struct Access {
     tls: Option<ClientTls>,
     resolver: Resolver,
     /// The server that the next request goes to.
-    next: AtomicUsize,
+    next: NextServer,
     connection: Mutex<Option<Connection>>,
 }
 
@@ -42,10 +42,10 @@ impl Access {
         Ok(Self {
             user: user.map(|it| (Secret::new(&it.name), Secret::new(&it.password))),
             tls: settings.tls.as_ref().map(load_tls).transpose()?,
+            next: NextServer::new(settings.servers.len()),
             settings: settings.clone(),
             bound,
             resolver: Resolver::default(),
-            next: AtomicUsize::new(0),
             connection: Mutex::default(),
         })
     }
@@ -56,7 +56,7 @@ impl Access {
         &self,
         command: impl Fn(bool) -> Document + Send,
     ) -> Result<Document, RegisterError> {
-        let at = self.at();
+        let at = self.next.get();
         let asked = async {
             let mut place = self.connection.lock().await;
             // Out of its place, so that it is closed if this future is dropped before its end.
@@ -74,17 +74,17 @@ impl Access {
         };
         let outcome = self.bounded(at, asked).await;
         if outcome.as_ref().is_err_and(is_of_one_server) {
-            self.move_on(at);
+            self.next.move_on(at);
         }
         outcome
     }
 
     /// Opens another connection to the server that requests go to.
     pub(super) async fn connect_another(&self) -> Result<Connection, RegisterError> {
-        let at = self.at();
+        let at = self.next.get();
         let outcome = self.bounded(at, self.connect(at)).await;
         if outcome.as_ref().is_err_and(is_of_one_server) {
-            self.move_on(at);
+            self.next.move_on(at);
         }
         outcome
     }
@@ -118,7 +118,7 @@ impl Access {
             let named = |it: &Address| Some(it.to_string().as_str()) == primary;
             if let Some(there) = self.settings.servers.iter().position(named) {
                 // What follows moves on from another server, or not at all.
-                self.next.store(there, Ordering::Relaxed);
+                self.next.set(there);
             }
             return Err(secondary(server, primary));
         }
@@ -131,17 +131,6 @@ impl Access {
         asked: impl Future<Output = Result<T, RegisterError>>,
     ) -> Result<T, RegisterError> {
         in_time(self.bound, &self.settings.servers[at], asked).await
-    }
-
-    fn at(&self) -> usize {
-        self.next.load(Ordering::Relaxed) % self.settings.servers.len()
-    }
-
-    /// Lets the next request go to another server than this one, if there is another, and nothing moved on
-    /// from it already.
-    fn move_on(&self, at: usize) {
-        let after = (at + 1) % self.settings.servers.len();
-        let _ = self.next.compare_exchange(at, after, Ordering::Relaxed, Ordering::Relaxed);
     }
 
     async fn login(&self) -> Result<Login, RegisterError> {

@@ -4,7 +4,6 @@
 //! Each request goes to one server. If that does not answer, or takes no writes, the next request goes
 //! to the next server; nothing is repeated here.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tokio::sync::{Mutex, MutexGuard, Notify};
@@ -16,6 +15,7 @@ use crate::config::{Address, PostgresPassword, PostgresSettings};
 use crate::files::{SmallFile, reason};
 use crate::http::resolver::Resolver;
 use crate::store::network::{in_time, load_tls};
+use crate::store::next_server::NextServer;
 use crate::store::secret::Secret;
 use crate::tls::ClientTls;
 
@@ -39,7 +39,7 @@ pub(super) struct Access {
     tls: Option<ClientTls>,
     resolver: Resolver,
     /// The server that the next request goes to.
-    next: AtomicUsize,
+    next: NextServer,
     connection: Mutex<Option<Connection>>,
     /// A request wants the connection that is being listened on.
     wanted: Notify,
@@ -63,10 +63,10 @@ impl Access {
             user: Secret::new(&settings.user),
             password,
             tls: settings.tls.as_ref().map(load_tls).transpose()?,
+            next: NextServer::new(settings.servers.len()),
             settings: settings.clone(),
             bound,
             resolver: Resolver::default(),
-            next: AtomicUsize::new(0),
             connection: Mutex::default(),
             wanted: Notify::new(),
             connected: Notify::new(),
@@ -76,7 +76,7 @@ impl Access {
     /// Sends the statements of one transaction; returns the rows of each. Connects first if there is no
     /// connection.
     pub(super) async fn ask(&self, statements: &str) -> Result<Vec<Rows>, PostgresError> {
-        let at = self.next.load(Ordering::Relaxed) % self.settings.servers.len();
+        let at = self.next.get();
         let asked = async {
             let mut place = self.take().await;
             // Out of its place, so that it is closed if this future is dropped before its end.
@@ -151,13 +151,7 @@ impl Access {
 
     /// Lets the next request go to another server than this one, if there is another.
     async fn move_on(&self, at: usize) {
-        let after = (at + 1) % self.settings.servers.len();
-        if after == at {
-            return;
-        }
-        // Another request may have moved on from this server already.
-        let moved = self.next.compare_exchange(at, after, Ordering::Relaxed, Ordering::Relaxed);
-        if moved.is_ok() {
+        if self.next.move_on(at) {
             *self.take().await = None;
         }
     }

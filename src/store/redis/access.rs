@@ -5,7 +5,6 @@
 //! Each request goes to one server. If that does not answer, or is a replica, the next request goes to
 //! the next server; nothing is repeated here.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tokio::sync::{Mutex, Notify};
@@ -18,6 +17,7 @@ use super::scripts::{Command, command};
 use crate::config::RedisSettings;
 use crate::http::resolver::Resolver;
 use crate::store::network::{in_time, load_tls};
+use crate::store::next_server::NextServer;
 use crate::store::secret::Secret;
 use crate::tls::ClientTls;
 
@@ -31,7 +31,7 @@ pub(super) struct Access {
     tls: Option<ClientTls>,
     resolver: Resolver,
     /// The server that the next request goes to.
-    next: AtomicUsize,
+    next: NextServer,
     connection: Mutex<Option<Connection>>,
     /// The connection that messages arrive on.
     listening: Mutex<Option<Connection>>,
@@ -51,10 +51,10 @@ impl Access {
             user: settings.user.as_ref().map(Secret::new),
             password: settings.password.as_ref().map(Secret::new),
             tls: settings.tls.as_ref().map(load_tls).transpose()?,
+            next: NextServer::new(settings.servers.len()),
             settings: settings.clone(),
             bound,
             resolver: Resolver::default(),
-            next: AtomicUsize::new(0),
             connection: Mutex::default(),
             listening: Mutex::default(),
             answered: Notify::new(),
@@ -64,7 +64,7 @@ impl Access {
 
     /// Sends a command; returns its reply. Connects first if there is no connection.
     pub(super) async fn ask(&self, command: &Command) -> Result<Reply, RedisError> {
-        let at = self.now_at();
+        let at = self.next.get();
         let asked = async {
             let mut place = self.connection.lock().await;
             // Out of its place, so that it is closed if this future is dropped before its end.
@@ -128,7 +128,7 @@ impl Access {
 
     /// Opens a connection for the messages of a channel.
     async fn listen(&self, channel: &str) -> Result<Connection, RedisError> {
-        let mut connection = self.connect_to(self.now_at()).await?;
+        let mut connection = self.connect_to(self.next.get()).await?;
         match connection.ask(&command(&["SUBSCRIBE", channel])).await {
             Ok(_) => Ok(connection),
             // Nothing arrives on it then; without it, each request would lead to another try.
@@ -140,20 +140,10 @@ impl Access {
         }
     }
 
-    fn now_at(&self) -> usize {
-        self.next.load(Ordering::Relaxed) % self.settings.servers.len()
-    }
-
     /// Lets the next request go to another server than this one, if there is another.
     async fn move_on(&self, at: usize) {
         self.failed.notify_one();
-        let after = (at + 1) % self.settings.servers.len();
-        if after == at {
-            return;
-        }
-        // Another request may have moved on from this server already.
-        let moved = self.next.compare_exchange(at, after, Ordering::Relaxed, Ordering::Relaxed);
-        if moved.is_ok() {
+        if self.next.move_on(at) {
             *self.connection.lock().await = None;
         }
     }

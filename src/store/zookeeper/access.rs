@@ -5,7 +5,7 @@
 //! Each call goes to one server. If that does not answer, the next connection is made to the next server;
 //! nothing is repeated here.
 
-use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -18,6 +18,7 @@ use crate::config::{ZookeeperSettings, digest_user};
 use crate::http::resolver::Resolver;
 use crate::lease::Nonce;
 use crate::store::network::{in_time, load_tls};
+use crate::store::next_server::NextServer;
 use crate::store::secret::Secret;
 use crate::tls::ClientTls;
 
@@ -30,7 +31,7 @@ pub(super) struct Access {
     tls: Option<ClientTls>,
     resolver: Resolver,
     /// The server that the next connection is made to.
-    next: AtomicUsize,
+    next: NextServer,
     /// The last transaction that a server has told of.
     seen: AtomicI64,
     shared: tokio::sync::Mutex<Option<Connection>>,
@@ -48,10 +49,10 @@ impl Access {
         Ok(Self {
             user: settings.auth.as_ref().map(Secret::new),
             tls: settings.tls.as_ref().map(load_tls).transpose()?,
+            next: NextServer::new(settings.servers.len()),
             settings: settings.clone(),
             bound,
             resolver: Resolver::default(),
-            next: AtomicUsize::new(0),
             seen: AtomicI64::new(0),
             shared: tokio::sync::Mutex::default(),
             lease: Mutex::default(),
@@ -84,7 +85,13 @@ impl Access {
     }
 
     fn unconnected(&self) -> Call<'_> {
-        Call { access: self, at: self.at(), connection: None, is_connecting: false, place: None }
+        Call {
+            access: self,
+            at: self.next.get(),
+            connection: None,
+            is_connecting: false,
+            place: None,
+        }
     }
 
     /// Connects to the server of this number alone, and asks for a session of this length.
@@ -114,7 +121,7 @@ impl Access {
     pub(super) async fn lengths(&self) -> Result<(Duration, Duration), ZookeeperError> {
         let mut lengths = [Duration::from_millis(1), Duration::MAX];
         for length in &mut lengths {
-            let connected = self.connect_to(self.at(), *length).await?;
+            let connected = self.connect_to(self.next.get(), *length).await?;
             *length = connected.length;
             connected.close();
         }
@@ -160,25 +167,14 @@ impl Access {
         in_time(self.bound, &self.settings.servers[at], asked).await
     }
 
-    fn at(&self) -> usize {
-        self.next.load(Ordering::Relaxed) % self.settings.servers.len()
-    }
-
     /// Lets the next connection go to this server.
     pub(super) fn turn_to(&self, at: usize) {
-        self.next.store(at, Ordering::Relaxed);
+        self.next.set(at);
     }
 
     /// Remembers the last transaction that a server has told of.
     pub(super) fn heard(&self, connection: &Connection) {
         self.seen.fetch_max(connection.seen, Ordering::Relaxed);
-    }
-
-    /// Lets the next connection go to another server than this one.
-    fn move_on(&self, at: usize) {
-        let after = (at + 1) % self.settings.servers.len();
-        // Another call may have moved on from this server already.
-        let _ = self.next.compare_exchange(at, after, Ordering::Relaxed, Ordering::Relaxed);
     }
 
     /// Keeps the connection whose session is the lease, until the next one is; ends the session of the one
@@ -228,7 +224,7 @@ impl Call<'_> {
     /// Moves on from a server with a fault of its own.
     fn judged<T>(&self, outcome: Result<T, ZookeeperError>) -> Result<T, ZookeeperError> {
         if outcome.as_ref().is_err_and(ZookeeperError::is_of_one_server) {
-            self.access.move_on(self.at);
+            self.access.next.move_on(self.at);
         }
         outcome
     }
@@ -290,7 +286,7 @@ impl Drop for Call<'_> {
         let is_asking = connection.as_ref().is_some_and(|it| !it.is_in_step());
         if is_asking || self.is_connecting {
             // The caller's time was over before the server answered.
-            self.access.move_on(self.at);
+            self.access.next.move_on(self.at);
         } else if let Some(place) = &mut self.place {
             **place = connection;
         }

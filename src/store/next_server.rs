@@ -1,0 +1,35 @@
+//! Which of the servers of one store is asked next.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// The number of the server that the next call goes to.
+pub(super) struct NextServer {
+    at: AtomicUsize,
+    servers: usize,
+}
+
+impl NextServer {
+    /// Begins with the first of so many servers; there is one at least.
+    pub(super) fn new(servers: usize) -> Self {
+        Self { at: AtomicUsize::new(0), servers }
+    }
+
+    /// Returns the number.
+    pub(super) fn get(&self) -> usize {
+        self.at.load(Ordering::Relaxed)
+    }
+
+    /// Sets the number.
+    #[cfg(any(feature = "mongodb", feature = "zookeeper"))]
+    pub(super) fn set(&self, at: usize) {
+        self.at.store(at, Ordering::Relaxed);
+    }
+
+    /// Goes on to the server after this one, unless another call has done so already. Returns whether the
+    /// next call goes to another server by this.
+    pub(super) fn move_on(&self, from: usize) -> bool {
+        let after = (from + 1) % self.servers;
+        let moved = self.at.compare_exchange(from, after, Ordering::Relaxed, Ordering::Relaxed);
+        moved.is_ok() && after != from
+    }
+}
