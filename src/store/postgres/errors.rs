@@ -97,8 +97,10 @@ impl From<PostgresError> for StoreError {
 /// The codes: <https://www.postgresql.org/docs/current/errcodes-appendix.html>. PgBouncer reports its own
 /// errors with 08P01.
 pub(super) fn reported(code: &str, words: &str, server: &str) -> PostgresError {
-    let words: String = words.chars().filter(|it| is_printable(*it)).take(300).collect();
-    let said = format!("{server}: {words} ({code})");
+    let shown = |text: &str, most: usize| {
+        text.chars().filter(|it| is_printable(*it)).take(most).collect::<String>()
+    };
+    let said = format!("{server}: {} ({})", shown(words, 300), shown(code, 5));
     match code {
         "42P01" | "3F000" => PostgresError::NoTable(said),
         "42703" | "42804" | "42883" | "42P10" | "42809" => PostgresError::OtherTable(format!(
