@@ -32,8 +32,8 @@ impl Health {
     /// Creates the initial health: healthy without probes, unhealthy with any until they have
     /// succeeded.
     pub(super) fn new(rule: Option<HealthRule>) -> Self {
-        let probes = rule.map_or(0, |rule| rule.probes);
-        Self { rule, streaks: vec![Streak::default(); probes], healthy: rule.is_none() }
+        let streaks = rule.map(|rule| vec![Streak::default(); rule.probes]).unwrap_or_default();
+        Self { rule, streaks, healthy: rule.is_none() }
     }
 
     /// Returns whether the service is healthy enough to lead.
@@ -93,12 +93,15 @@ mod tests {
             health.update(probe, true);
         }
         for (probe, healthy) in
-            [(0, false), (0, false), (1, false), (0, true), (1, false), (0, false)]
+            [(0, false), (0, false), (1, false), (0, true), (1, false), (0, false), (0, false)]
         {
             assert!(!health.update(probe, healthy));
         }
         assert!(health.update(1, false), "the third of this probe in a row");
         assert!(!health.is_healthy());
+        for (probe, changes) in [(0, false), (1, false), (0, false), (1, true)] {
+            assert_eq!(health.update(probe, true), changes);
+        }
     }
 
     #[test]
@@ -109,8 +112,9 @@ mod tests {
         health.update(0, false);
         health.update(0, false);
         health.forget_failures();
-        assert!(!health.update(0, false));
+        assert!(!health.update(0, false) && !health.update(0, false));
         assert!(health.is_healthy());
+        assert!(health.update(0, false), "the third in the term");
     }
 
     #[test]

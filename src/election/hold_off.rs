@@ -97,7 +97,7 @@ impl Election {
 }
 
 impl HoldOff {
-    pub(super) fn new(nonce: Nonce, length: Duration) -> Self {
+    pub(crate) fn new(nonce: Nonce, length: Duration) -> Self {
         Self { nonce, length, from: None }
     }
 
@@ -138,7 +138,6 @@ impl Deference {
             free: None,
             waived: false,
         });
-        it.length = length;
         if snapshot.free {
             it.free.get_or_insert(now);
         }

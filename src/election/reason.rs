@@ -100,8 +100,7 @@ impl Transition {
     /// Returns whether it ends a leadership involuntarily.
     #[must_use]
     pub fn is_involuntary_loss(&self) -> bool {
-        let involuntary = matches!(self.reason, Reason::Lapsed | Reason::Lost);
-        involuntary && self.from.is_leading() && !self.to.is_leading()
+        matches!(self.reason, Reason::Lapsed | Reason::Lost) && self.from.is_leading()
     }
 }
 

@@ -40,7 +40,6 @@ impl Election {
         self.stream.forget();
         self.seen_free = None;
         self.released_term = None;
-        self.set_holder(None);
         self.notify_transition(Reason::Acquired, None, now);
     }
 
