@@ -133,6 +133,18 @@ fn r9_the_first_retry_after_a_broken_connection_is_immediate_and_the_next_ones_w
 }
 
 #[test]
+fn r9_the_faster_clock_makes_a_renewal_due() {
+    for forward in
+        [|now: &mut Moment| now.boot += ms(RETRY), |now: &mut Moment| now.raw += ms(RETRY)]
+    {
+        let mut bench = Bench::leader();
+        forward(&mut bench.now);
+        bench.tick();
+        bench.expect("renew");
+    }
+}
+
+#[test]
 fn r9_an_immediate_retry_has_a_sending_of_its_own() {
     let mut bench = Bench::leader();
     bench.next("renew");
@@ -240,6 +252,8 @@ fn a_belief_is_over_since_its_deadline_and_not_for_a_standby() {
     assert_eq!(expired(&bench), Duration::ZERO);
     bench.sleep(7);
     assert_eq!(expired(&bench), ms(7));
+    bench.now.boot += ms(3);
+    assert_eq!(expired(&bench), ms(10), "by the faster clock");
     bench.tick();
     assert_eq!((bench.state(), expired(&bench)), (State::Standby, Duration::ZERO));
 }

@@ -44,6 +44,36 @@ fn r5_a_grant_that_comes_when_its_belief_would_be_over_is_released() {
     assert_ne!(bench.reason(), Some(Reason::Lapsed), "nothing began, so nothing ends");
     bench.expect("release");
     assert_eq!(bench.lease(), lease);
+    bench.answer(Ok(Answer::Done));
+    assert_eq!(bench.next("read"), RETRY);
+}
+
+#[test]
+fn r5_a_grant_is_released_if_a_clock_has_run_ahead_since_its_bid() {
+    for forward in [
+        |now: &mut Moment| now.boot += ms(DEADLINE),
+        |now: &mut Moment| now.raw += ms(DEADLINE),
+        |now: &mut Moment| now.wall += ms(1_001), // R10
+    ] {
+        let mut bench = Bench::bidding();
+        forward(&mut bench.now);
+        bench.answer(Ok(grant(Some(7))));
+        assert_eq!(bench.state(), State::Standby);
+        bench.expect("release");
+    }
+}
+
+#[test]
+fn r5_the_faster_clock_ends_a_bid() {
+    for forward in
+        [|now: &mut Moment| now.boot += ms(LEASE), |now: &mut Moment| now.raw += ms(LEASE)]
+    {
+        let mut bench = Bench::bidding();
+        bench.answer(unknown());
+        forward(&mut bench.now);
+        bench.tick();
+        bench.expect("release");
+    }
 }
 
 #[test]
@@ -105,23 +135,30 @@ fn r5_each_acquisition_has_an_id_of_its_own() {
 
 #[test]
 fn r5_a_term_that_cannot_be_written_gives_the_lease_up_after_a_lease_duration() {
-    let mut bench = Bench::activating_with(config());
-    let began = bench.now;
-    loop {
-        match bench.request.as_ref().map(|it| it.op.name()) {
-            Some("write-term") => bench.answer(unknown()),
-            Some("renew") => bench.answer(Ok(Answer::Done)),
-            Some("release") => break,
-            Some(other) => panic!("{other}"),
-            None => bench.pass(10),
+    // Also if the boot clock alone runs: the faster clock counts.
+    for raw_runs in [true, false] {
+        let mut bench = Bench::activating_with(config());
+        let began = bench.now;
+        loop {
+            match bench.request.as_ref().map(|it| it.op.name()) {
+                Some("write-term") => bench.answer(unknown()),
+                Some("renew") => bench.answer(Ok(Answer::Done)),
+                Some("release") => break,
+                Some(other) => panic!("{other}"),
+                None => {
+                    bench.now.boot += ms(10);
+                    bench.now.raw += if raw_runs { ms(10) } else { Duration::ZERO };
+                    bench.tick();
+                }
+            }
+            assert_ne!(bench.state(), State::Leader, "active without a term");
         }
-        assert_ne!(bench.state(), State::Leader, "active without a term");
+        let held = began.elapsed_max(bench.now);
+        assert!(held >= ms(LEASE) && held < ms(LEASE + RETRY), "{held:?}");
+        assert_eq!(bench.reason(), Some(Reason::WriteFailed));
+        bench.answer(Ok(Answer::Done));
+        assert!(bench.next("read") >= LEASE / 2, "it backs off, so that another may try");
     }
-    let held = began.elapsed_max(bench.now);
-    assert!(held >= ms(LEASE) && held < ms(LEASE + RETRY), "{held:?}");
-    assert_eq!(bench.reason(), Some(Reason::WriteFailed));
-    bench.answer(Ok(Answer::Done));
-    assert!(bench.next("read") >= LEASE / 2, "it backs off, so that another may try");
 }
 
 #[test]
@@ -171,6 +208,8 @@ fn r7_a_candidate_is_not_active_before_the_term_is_written() {
     bench.answer(Ok(Answer::Term(8)));
     assert!(bench.leads());
     assert_eq!(bench.election.status().term(), Some(8));
+    let holder = bench.election.status().holder.expect("it holds the lease itself");
+    assert_eq!((holder.candidate.identity.as_str(), holder.term), ("us", 8));
 }
 
 #[test]

@@ -54,6 +54,19 @@ fn the_slower_clock_counts_that_wait() {
     bench.expect("read");
     bench.answer(Ok(named(true, "heir")));
     assert!(bench.request.is_none());
+    bench.now.raw += ms(HOLD_OFF);
+    bench.tick();
+    bench.answer(Ok(named(true, "heir")));
+    bench.expect("acquire");
+}
+
+#[test]
+fn a_clock_that_goes_back_starts_that_wait_anew_and_no_more() {
+    let mut bench = Bench::new(config());
+    bench.answer(Ok(named(true, "heir")));
+    bench.now.boot -= ms(3_600_000);
+    let waited = until_bid(&mut bench, &named(true, "heir"));
+    assert!((HOLD_OFF..HOLD_OFF + 2 * RETRY).contains(&waited), "{waited}");
 }
 
 #[test]
@@ -73,10 +86,18 @@ fn a_successor_that_let_go_again_is_not_waited_for_twice() {
 fn the_named_successor_does_not_wait_and_reads_more_often() {
     let mut bench = Bench::new(config());
     bench.answer(Ok(named(false, "us")));
-    let waited = bench.next("read");
-    assert!(waited <= RETRY * 3 / 8, "{waited}");
+    assert_eq!(bench.next("read"), RETRY / 4);
     bench.answer(Ok(named(true, "us")));
     bench.expect("acquire");
+}
+
+#[test]
+fn a_candidate_that_is_not_named_or_does_not_compete_reads_no_more_often() {
+    for (name, observe) in [("heir", false), ("us", true)] {
+        let mut bench = Bench::new(Config { observe, ..config() });
+        bench.answer(Ok(named(false, name)));
+        assert_eq!(bench.next("read"), RETRY);
+    }
 }
 
 #[test]
@@ -110,6 +131,7 @@ fn a_hold_off_does_not_outlast_the_leadership_that_ended_it() {
     bench.answer(Ok(Answer::Term(9)));
     assert!(bench.leads());
     assert_eq!(bench.election.status().hold_off, None);
+    assert_eq!(bench.election.status().successor, None, "it has succeeded");
 }
 
 #[test]
@@ -141,6 +163,20 @@ fn resume_ends_the_wait_for_a_successor_that_never_comes_until_another_is_named(
     bench.expect("acquire");
     bench.answer(Ok(Answer::Done));
     assert_eq!(bench.command(Command::Resume), Err(Refusal { state: State::Standby }));
+}
+
+#[test]
+fn resume_is_refused_where_no_wait_keeps_the_candidate_from_bidding() {
+    let mut observer = Bench::new(Config { observe: true, ..config() });
+    observer.answer(Ok(named(true, "heir")));
+    let refused = Err(Refusal { state: State::Observing });
+    assert_eq!(observer.command(Command::Resume), refused, "it never bids");
+    let mut named_leader = Bench::new(config());
+    named_leader.answer(Ok(named(true, "us")));
+    named_leader.answer(Ok(grant(Some(7))));
+    named_leader.answer(Ok(Answer::Term(8)));
+    let refused = Err(Refusal { state: State::Leader });
+    assert_eq!(named_leader.command(Command::Resume), refused);
 }
 
 #[test]
@@ -178,6 +214,16 @@ fn a_successor_whose_time_is_over_looks_as_others_do() {
         }
     }
     panic!("it reads too often without end");
+}
+
+#[test]
+fn the_faster_clock_ends_the_time_of_a_successor() {
+    let mut bench = Bench::new(config());
+    bench.answer(Ok(named(false, "us")));
+    bench.now.boot += ms(HOLD_OFF);
+    bench.tick();
+    bench.answer(Ok(named(false, "us")));
+    assert_eq!(bench.next("read"), RETRY);
 }
 
 #[test]
@@ -258,6 +304,34 @@ fn r3_a_grant_after_failed_health_is_released_and_never_active() {
     bench.expect("release");
 }
 
+#[test]
+fn r3_a_bid_that_may_be_granted_is_released_at_once_when_the_health_fails() {
+    let mut bench = Bench::new(healthy());
+    bench.probe_result(true, None);
+    bench.probe_result(true, None);
+    bench.answer(Ok(free(Some(7))));
+    bench.answer(unknown());
+    for _ in 0..3 {
+        bench.probe_result(false, None);
+    }
+    bench.expect("release");
+}
+
+#[test]
+fn failures_before_a_term_do_not_count_in_it() {
+    let mut bench = Bench::new(healthy());
+    for healthy in [true, true, false, false] {
+        bench.probe_result(healthy, None);
+    }
+    bench.answer(Ok(free(Some(7))));
+    bench.answer(Ok(grant(Some(7))));
+    bench.answer(Ok(Answer::Term(8)));
+    for leads in [true, true, false] {
+        bench.probe_result(false, Some(8));
+        assert_eq!(bench.leads(), leads);
+    }
+}
+
 fn escorting() -> Config {
     Config { has_workload: true, drain_timeout: ms(4_000), ..config() }
 }
@@ -283,6 +357,7 @@ fn r8_a_process_that_survives_keeps_the_lease_until_it_expires() {
     let mut bench = Bench::leader_with(escorting());
     bench.command(Command::StepDown { hold_off: ms(0) }).unwrap();
     bench.publish_acked();
+    let mut drained = 0;
     for _ in 0..4 * LEASE {
         match bench.request.as_ref().map(|it| it.op.name()) {
             Some("renew") => bench.answer(Ok(Answer::Done)),
@@ -290,9 +365,11 @@ fn r8_a_process_that_survives_keeps_the_lease_until_it_expires() {
             Some(other) => panic!("{other}"),
             None => {}
         }
+        drained += u64::from(bench.state() == State::Draining);
         bench.sleep(1);
         bench.tick();
     }
+    assert_eq!(drained, 4_000 + 2 * REQUEST, "drain-timeout, and the time to kill a process");
     assert_eq!(bench.state(), State::Standby);
     bench.workload_exited(8, None);
     until_bid(&mut bench, &free(Some(8)));

@@ -62,6 +62,11 @@ fn a_grant_that_arrives_in_maintenance_is_released() {
     assert_eq!(bench.state(), State::Unhealthy);
     bench.expect("release");
     assert_eq!(bench.lease(), lease);
+
+    let mut bench = Bench::bidding();
+    bench.answer(unknown());
+    bench.maintenance(true);
+    bench.expect("release");
 }
 
 #[test]

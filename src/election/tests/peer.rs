@@ -219,7 +219,7 @@ fn a_candidate_that_does_not_compete_reads_as_others_do_and_bids_for_nothing() {
         bench.notify(holding(8));
         bench.notify(PeerNotice::Lost);
         let reads = bench.reads_within(2 * LEASE, &free(Some(8)));
-        assert!(reads.len() > 10, "{reads:?}");
+        assert!(reads.len() > 10 && reads.iter().all(|at| at % RETRY == 0), "{reads:?}");
     }
 }
 
@@ -245,4 +245,24 @@ fn the_status_says_for_how_long_the_store_is_not_read() {
     bench.next("read");
     bench.answer(Ok(held(Some(8))));
     assert_eq!(due(&bench), None);
+
+    // A release counts like a loss, by the faster clock.
+    let mut bench = Bench::notified();
+    bench.now.boot += ms(3_000);
+    bench.notify(released(8, false));
+    assert_eq!(due(&bench), Some(ms(3_000)));
+
+    // A record of another program is an answer of the store.
+    let mut bench = Bench::notified();
+    bench.next_while_notified(8);
+    bench.answer(foreign());
+    assert_eq!(due(&bench), None);
+
+    // Once a read is put off for the whole period, no notice puts it off further.
+    let mut bench = Bench::standby();
+    for jitter in [0.0, 1.0] {
+        bench.jitter = jitter;
+        bench.notify(holding(8));
+        assert_eq!(due(&bench), Some(ms(SLOW)));
+    }
 }

@@ -158,6 +158,7 @@ fn writes_fail_from_the_first_failure_to_an_answer_and_reads_do_not_end_that() {
     bench.next("read");
     bench.answer(Ok(held(Some(8))));
     assert_eq!(since(&bench), None, "another candidate could write");
+    assert_eq!(bench.election.status().store.failures, 0, "the store has answered");
 }
 
 #[test]
@@ -225,12 +226,12 @@ fn resigning_while_activating_releases_at_once() {
 
 #[test]
 fn an_unknown_release_is_tried_again_within_two_request_timeouts() {
-    for answer in [unknown(), broken()] {
+    for (answer, wait) in [(unknown(), RETRY / 4), (broken(), 0)] {
         let mut bench = Bench::leader();
         bench.resign();
         bench.publish_acked();
         bench.answer(answer);
-        bench.next("release");
+        assert_eq!(bench.next("release"), wait);
         bench.answer(Ok(Answer::Done));
         assert!(bench.election.is_finished());
         assert!(!bench.notices.contains(&Notice::ReleaseUnknown));
@@ -257,6 +258,73 @@ fn r3_a_resignation_ends_within_two_request_timeouts_whatever_the_store_does() {
         assert!(began.elapsed_max(bench.now) <= ms(2 * REQUEST + 10), "it takes too long");
     }
     assert!(bench.notices.contains(&Notice::ReleaseUnknown), "it is said");
+}
+
+#[test]
+fn the_store_is_waited_for_no_longer_than_the_attempts_at_a_release_last() {
+    let mut bench = Bench::leader();
+    bench.resign();
+    bench.publish_acked();
+    let timeout = |bench: &Bench| bench.request.as_ref().map(|it| it.timeout);
+    assert_eq!(timeout(&bench), Some(ms(REQUEST)));
+    bench.sleep(REQUEST);
+    bench.answer(unknown());
+    bench.next("release");
+    assert_eq!(timeout(&bench), Some(ms(REQUEST - RETRY / 4)));
+}
+
+#[test]
+fn the_faster_clock_ends_the_attempts_at_a_release() {
+    for forward in [
+        |now: &mut Moment| now.boot += ms(2 * REQUEST),
+        |now: &mut Moment| now.raw += ms(2 * REQUEST),
+    ] {
+        let mut bench = Bench::leader();
+        bench.resign();
+        bench.publish_acked();
+        bench.answer(unknown());
+        forward(&mut bench.now);
+        bench.tick();
+        assert!(bench.election.is_finished() && bench.notices.contains(&Notice::ReleaseUnknown));
+    }
+}
+
+#[test]
+fn r3_a_renewal_without_effect_that_ends_after_the_leadership_leaves_the_lease_to_release() {
+    let mut bench = Bench::leader();
+    bench.next("renew");
+    bench.resign();
+    bench.publish_acked();
+    bench.answer(unsent());
+    bench.expect("release");
+}
+
+#[test]
+fn r8_whatever_follows_the_deadline_finds_the_lease_lapsed() {
+    let health = Some(HealthRule { probes: 1, failures: 1, successes: 1 });
+    let step_down = Command::StepDown { hold_off: Duration::ZERO };
+    let events: [&dyn Fn(&mut Bench); 5] = [
+        &|bench| bench.probe_result(false, Some(8)),
+        &|bench| bench.maintenance(true),
+        &|bench| bench.resign(),
+        &|bench| _ = bench.command(Command::Pause),
+        &|bench| _ = bench.command(step_down.clone()),
+    ];
+    for event in events {
+        let mut bench = Bench::new(Config { health, ..config() });
+        bench.probe_result(true, None);
+        bench.answer(Ok(free(Some(7))));
+        bench.answer(Ok(grant(Some(7))));
+        bench.answer(Ok(Answer::Term(8)));
+        bench.sleep(DEADLINE);
+        event(&mut bench);
+        let lapsed = |it: &Notice| {
+            matches!(it, Notice::Transition(Transition { reason: Reason::Lapsed, .. }))
+        };
+        assert!(bench.notices.iter().any(lapsed), "the deadline came first");
+        bench.publish_acked();
+        assert!(bench.request.is_none(), "released while an answer still holds");
+    }
 }
 
 #[test]
@@ -333,11 +401,16 @@ fn r8_a_lapse_by_a_clock_set_forward_waits_for_the_other_clock() {
 
 #[test]
 fn a_leader_that_slept_past_its_lease_owes_nothing() {
-    let mut bench = Bench::leader();
-    bench.now.boot += ms(LEASE);
-    bench.tick();
-    assert_eq!(bench.reason(), Some(Reason::Lapsed));
-    assert!(bench.next("read") <= RETRY * 3 / 2);
+    for drains in [false, true] {
+        let mut bench = Bench::leader_with(Config { drain_timeout: ms(60_000), ..config() });
+        if drains {
+            bench.command(Command::StepDown { hold_off: Duration::ZERO }).unwrap();
+        }
+        bench.now.boot += ms(LEASE);
+        bench.tick();
+        assert_eq!(bench.reason(), Some(Reason::Lapsed));
+        assert!(bench.next("read") <= RETRY * 3 / 2);
+    }
 }
 
 #[test]

@@ -94,20 +94,46 @@ fn a_drained_lease_is_released_only_when_all_publishers_acknowledged_passive() {
 #[test]
 fn a_drain_reports_its_own_deadline_and_how_long_the_lease_is_certain() {
     let mut bench = Bench::leader_with(draining());
+    let work = |bench: &Bench| bench.election.status().work_remaining(bench.now);
     assert_eq!(bench.election.status().drain_remaining(bench.now), None);
     bench.sleep(1_000);
+    assert_eq!(work(&bench), ms(DEADLINE - 1_000));
     step_down(&mut bench, 0).unwrap();
     let remaining = |bench: &Bench| {
         let status = bench.election.status();
         (status.drain_remaining(bench.now).unwrap(), status.protected_for(bench.now).unwrap())
     };
     assert_eq!(remaining(&bench), (ms(DRAIN), ms(DEADLINE - 1_000)));
-    bench.sleep(5_000);
-    assert_eq!(remaining(&bench), (ms(1_000), ms(DEADLINE - 6_000)));
+    assert_eq!(work(&bench), ms(DRAIN));
+    bench.sleep(4_000);
+    bench.now.boot += ms(1_000);
+    assert_eq!(remaining(&bench), (ms(1_000), ms(DEADLINE - 6_000)), "by the faster clock");
     let mut bench = Bench::leader_with(Config { drain_timeout: ms(60_000), ..config() });
     bench.sleep(4_000);
     step_down(&mut bench, 0).unwrap();
     assert_eq!(remaining(&bench), (ms(60_000), ms(DEADLINE - 4_000)));
+    assert_eq!(work(&bench), ms(DEADLINE - 4_000));
+    bench.sleep(DEADLINE);
+    bench.tick();
+    assert_eq!((bench.state(), work(&bench)), (State::Standby, Duration::ZERO));
+}
+
+#[test]
+fn the_end_of_a_leadership_says_how_long_it_lasted_by_the_faster_clock() {
+    for drain in [0, DRAIN] {
+        let mut bench = Bench::leader_with(Config { drain_timeout: ms(drain), ..config() });
+        bench.sleep(1_000);
+        bench.now.boot += ms(500);
+        step_down(&mut bench, 0).unwrap();
+        if drain > 0 {
+            bench.command(Command::Drained(None)).unwrap();
+        }
+        let ended = bench.notices.iter().rev().find_map(|it| match it {
+            Notice::Transition(transition) => Some((transition.term, transition.leadership)),
+            _ => None,
+        });
+        assert_eq!(ended, Some((Some(8), Some(ms(1_500)))));
+    }
 }
 
 #[test]
@@ -205,6 +231,12 @@ fn the_slower_clock_counts_a_hold_off() {
     bench.tick();
     bench.answer(Ok(free(Some(8))));
     assert!(bench.request.is_none(), "it is over by one clock alone");
+    let left = bench.election.status().hold_off.map(|it| it.remaining(bench.now));
+    assert_eq!(left, Some(ms(5_000)));
+    bench.now.raw += ms(5_000);
+    bench.tick();
+    bench.answer(Ok(free(Some(8))));
+    bench.expect("acquire");
 }
 
 #[test]

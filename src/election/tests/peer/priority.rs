@@ -34,7 +34,7 @@ fn a_candidate_of_low_priority_bids_later_by_up_to_a_retry_period() {
         (100, 0),
     ] {
         let mut bench = Bench::standby_with(of_priority(priority));
-        bench.next("read");
+        assert_eq!(bench.next("read"), RETRY, "it reads a lease that is held as others do");
         let waited = until_bid(&mut bench);
         assert!((wait..wait + 4).contains(&waited), "{waited} with priority {priority}");
     }
@@ -60,6 +60,27 @@ fn the_slower_clock_counts_that_wait() {
     bench.expect("read");
     bench.answer(Ok(free(Some(8))));
     assert!(bench.request.is_none());
+}
+
+#[test]
+fn a_clock_that_goes_back_starts_that_wait_anew_and_no_more() {
+    let mut bench = Bench::new(of_priority(0));
+    bench.answer(Ok(free(Some(8))));
+    bench.now.boot -= ms(3_600_000);
+    let waited = until_bid(&mut bench);
+    assert!((RETRY..RETRY + 4).contains(&waited), "{waited}");
+}
+
+#[test]
+fn that_wait_begins_anew_after_a_leadership() {
+    let mut bench = Bench::new(of_priority(0));
+    until_bid(&mut bench);
+    bench.answer(Ok(grant(Some(8))));
+    bench.answer(Ok(Answer::Term(9)));
+    bench.next("renew");
+    bench.answer(refused());
+    bench.next("read");
+    assert!(until_bid(&mut bench) >= RETRY);
 }
 
 #[test]

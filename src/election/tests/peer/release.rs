@@ -54,6 +54,9 @@ fn the_others_leave_the_lease_to_the_heir_where_the_store_reports_the_release_to
             bench.notify(released(8, false));
         }
         assert_eq!(bench.next("read"), RETRY * 3 / 8, "the jitter is a half");
+        bench.answer(Ok(held(Some(9))));
+        report(&mut bench);
+        bench.expect("read");
     }
     let mut heir = Bench::notified();
     heir.notify(PeerNotice::Draining { term: 8, is_heir: true });
