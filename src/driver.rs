@@ -250,3 +250,17 @@ pub fn entropy() -> Entropy {
     let jitter = (bits & 0xff_ffff) as f32 / 16_777_216.0;
     Entropy { lease: Uuid::new_v4().as_u128(), nonce: Nonce(Uuid::new_v4().as_u128()), jitter }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_jitter_is_spread_from_0_to_1() {
+        let drawn: Vec<f32> = (0..1_000).map(|_| entropy().jitter).collect();
+        assert!(drawn.iter().all(|it| (0.0..1.0).contains(it)));
+        for tenth in 0..10 {
+            assert!(drawn.iter().any(|it| (it * 10.0) as i32 == tenth), "none in tenth {tenth}");
+        }
+    }
+}

@@ -115,3 +115,21 @@ fn draw_instance() -> String {
     let time = uuid::Timestamp::from_unix(uuid::NoContext, wall.as_secs(), wall.subsec_nanos());
     uuid::Uuid::new_v7(time).simple().to_string()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{Environment, Flags, Verb, load};
+
+    #[test]
+    fn the_metrics_are_those_of_the_settings() {
+        let flags = [("store", "memory:"), ("lease-duration", "20s")];
+        let flags: Flags = flags.map(|(name, value)| (name, vec![value.to_owned()])).into();
+        let settings = load(&flags, &Environment::of([("", "")]), Verb::Run).unwrap().settings;
+        let instance = Instance::of(&settings, false).unwrap();
+        let text = instance.metrics.text(&instance.published.borrow(), 0, clock::now());
+        let line = text.lines().find(|it| it.contains("setting=\"lease-duration\""));
+        assert!(line.is_some_and(|it| it.ends_with(" 20")), "{line:?}");
+        assert!(!text.contains("tenure_route_"), "there is no route");
+    }
+}

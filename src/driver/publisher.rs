@@ -139,10 +139,12 @@ fn differs(before: &Status, after: &Status) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
     use std::time::Duration;
 
     use super::*;
-    use crate::election::{Belief, Reason, Standing, State, StoreHealth};
+    use crate::election::{Belief, HoldOff, Holder, Reason, Standing, State, StoreHealth};
+    use crate::lease::{Candidate, Cause, Failure, Nonce, StoreError, Successor};
     use crate::status::{ProbeState, RouteState};
 
     fn at(seconds: u64) -> Moment {
@@ -188,6 +190,94 @@ mod tests {
         seen.push(index(30));
         assert!(seen.is_sorted_by(|a, b| a < b), "{seen:?}");
         assert_eq!(published.borrow().sequence, 6);
+    }
+
+    #[test]
+    fn each_part_of_the_status_that_readers_see_moves_the_index_alone() {
+        let changes: [fn(&mut Status); 6] = [
+            |it| {
+                it.standing = Standing::Draining {
+                    term: 7,
+                    belief: Belief {
+                        sent: at(0),
+                        length: Duration::from_secs(10),
+                        suspended: false,
+                    },
+                    began: at(0),
+                    length: Duration::from_secs(10),
+                }
+            },
+            |it| {
+                let Standing::Leader { term, .. } = &mut it.standing else { unreachable!() };
+                *term = 8;
+            },
+            |it| {
+                let (identity, instance) = ("them".to_owned(), "them-1".to_owned());
+                let candidate = Candidate { identity, instance, address: None, peer: None };
+                it.holder = Some(Holder { candidate: Arc::new(candidate), term: 6 });
+            },
+            |it| {
+                let hold_off = Duration::from_secs(5);
+                it.successor = Some(Successor { identity: "them".into(), hold_off });
+            },
+            |it| it.hold_off = Some(HoldOff::new(Nonce(1), Duration::from_secs(5))),
+            |it| {
+                let error = StoreError::Unknown(Failure::new(Cause::Network, "in a test"));
+                it.store.last_failure = Some(Arc::new(error));
+            },
+        ];
+        for (number, change) in changes.iter().enumerate() {
+            let before = leader(0, false);
+            let (sender, published) = watch::channel(Published::first(before.clone()));
+            let mut publisher = Publisher::new(sender, PublishAcks::none());
+            let mut after = before.clone();
+            change(&mut after);
+            let mut last = published.borrow().index;
+            for status in [after.clone(), before] {
+                publisher.publish(status, None, || at(1));
+                let index = published.borrow().index;
+                assert!(index > last, "change {number}");
+                last = index;
+            }
+            publisher.publish(after, None, || at(1));
+            let last = published.borrow().index;
+            let mut renewed = published.borrow().status.clone();
+            renewed.store.last_success = Some(at(2));
+            publisher.publish(renewed, None, || at(2));
+            assert_eq!(published.borrow().index, last, "change {number}: a renewal is no change");
+        }
+    }
+
+    #[test]
+    fn candidates_and_maintenance_are_published_with_an_index_when_they_change() {
+        let first = Published::first(standing(Standing::Standby));
+        let (sender, mut published) = watch::channel(first);
+        let mut publisher = Publisher::new(sender, PublishAcks::none());
+        let mut woken_by = |record: &dyn Fn(&mut Publisher)| {
+            record(&mut publisher);
+            publisher.publish(standing(Standing::Standby), None, || at(3));
+            let woken = published.has_changed().unwrap();
+            let last = published.borrow_and_update();
+            (last.index, woken, last.maintenance.is_some(), last.candidates.is_some())
+        };
+        let announced = |imminent| Maintenance {
+            event_id: "1".to_owned(),
+            kind: "Reboot",
+            not_before: None,
+            started: false,
+            imminent,
+        };
+        let maintenance = |imminent: Option<bool>| {
+            move |it: &mut Publisher| it.maintenance(imminent.map(announced))
+        };
+        let table = || CandidateTable { at: at(0), is_current: true, candidates: [].into() };
+        assert_eq!(woken_by(&maintenance(None)), (1, false, false, false));
+        assert_eq!(woken_by(&maintenance(Some(false))), (2, true, true, false));
+        assert_eq!(woken_by(&maintenance(Some(false))), (2, false, true, false));
+        assert_eq!(woken_by(&maintenance(Some(true))), (3, true, true, false));
+        assert_eq!(woken_by(&|it| it.candidates(table())), (4, true, true, true));
+        assert_eq!(woken_by(&|it| it.candidates(table())), (4, false, true, true));
+        assert_eq!(woken_by(&maintenance(None)), (5, true, false, true));
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! The real driver, on a store in memory and a clock that the test advances.
 
-use std::sync::Arc;
+use std::io::{self, Write};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -8,11 +9,12 @@ use tenure::clock::Moment;
 use tenure::driver::{Control, Driver, EventLog, Publisher};
 use tenure::election::{Config, Election, State};
 use tenure::lease::{
-    Bid, Candidate, Cause, Failure, Grant, Rules, Snapshot, StoreError, Successor, Version,
+    Bid, Candidate, Cause, Failure, Grant, LeaseId, Nonce, Rules, Snapshot, StoreError, Successor,
+    Version,
 };
 use tenure::metrics::Metrics;
 use tenure::status::publish_acks::PublishAcks;
-use tenure::status::{About, Heartbeat, Published};
+use tenure::status::{About, CandidateTable, Heartbeat, Maintenance, Published};
 use tenure::store::memory::Memory;
 use tenure::store::{BreakOutcome, Finding, LeaseAdmin, LeaseStore};
 use tokio::sync::watch;
@@ -24,6 +26,15 @@ fn now() -> Moment {
     thread_local!(static START: tokio::time::Instant = tokio::time::Instant::now());
     let since = START.with(|start| start.elapsed()) + Duration::from_secs(1_000_000);
     Moment { boot: since, raw: since, wall: since }
+}
+
+fn candidate(name: &str) -> Candidate {
+    Candidate {
+        identity: name.to_owned(),
+        instance: format!("{name}-1"),
+        address: None,
+        peer: None,
+    }
 }
 
 /// A driver that runs as a task of the test.
@@ -41,14 +52,8 @@ impl Running {
     }
 
     fn start_with(name: &str, store: Arc<dyn LeaseAdmin>, acks: PublishAcks) -> Self {
-        let candidate = Candidate {
-            identity: name.to_owned(),
-            instance: format!("{name}-1"),
-            address: None,
-            peer: None,
-        };
         let config = Config {
-            candidate: Arc::new(candidate),
+            candidate: Arc::new(candidate(name)),
             rules: store.rules(),
             lease_duration: Duration::from_secs(15),
             renew_deadline: Duration::from_secs(10),
@@ -272,6 +277,7 @@ async fn the_lease_is_not_released_before_the_status_files_are_passive() {
         let (acks, published) = PublishAcks::channel();
         let mut leader = Running::start_with("a", Arc::new(store.clone()), published);
         leader.until(State::Leader).await;
+        let began = now();
         leader.resign().await;
         leader.until(State::Stopped).await;
         tokio::time::sleep(Duration::from_millis(1500)).await;
@@ -279,6 +285,7 @@ async fn the_lease_is_not_released_before_the_status_files_are_passive() {
         acks.send_replace(u64::MAX);
         leader.task.await.unwrap();
         assert!(store.read().await.unwrap().free);
+        assert!(began.elapsed_max(now()) < Duration::from_secs(2), "it waits no longer");
     })
     .await;
 }
@@ -301,6 +308,116 @@ async fn status_files_that_hang_delay_the_release_by_one_request_timeout_at_most
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_other_tasks_report_is_published() {
+    locally(async {
+        let mut leader = Running::start("a", Arc::new(Memory::with_clock(now)));
+        leader.until(State::Leader).await;
+        let table = CandidateTable { at: now(), is_current: true, candidates: [].into() };
+        leader.control.candidates_reported(table).await;
+        let announced = Maintenance {
+            event_id: "1".to_owned(),
+            kind: "Reboot",
+            not_before: None,
+            started: true,
+            imminent: true,
+        };
+        leader.control.maintenance_reported(Some(announced)).await;
+        leader.until(State::Unhealthy).await;
+        let published = leader.published.borrow();
+        assert!(published.candidates.is_some() && published.maintenance.is_some());
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_name_that_cannot_be_shown_is_not_published() {
+    locally(async {
+        let store = Memory::with_clock(now);
+        let mut leader = Running::start("\u{1b}[2J", Arc::new(store.clone()));
+        leader.until(State::Leader).await;
+        let mut standby = Running::start("b", Arc::new(store));
+        standby.until(State::Standby).await;
+        let holder = standby.published.borrow().status.holder.clone().expect("it was seen");
+        assert!(!holder.candidate.identity.contains('\u{1b}'), "{holder:?}");
+    })
+    .await;
+}
+
+/// The lines that are logged on this thread.
+#[derive(Clone, Default)]
+struct Lines(Arc<Mutex<Vec<u8>>>);
+
+impl Lines {
+    /// Collects lines until the guard is dropped.
+    fn collect(&self) -> tracing::subscriber::DefaultGuard {
+        let to = self.clone();
+        let log = tracing_subscriber::fmt().with_ansi(false).with_writer(move || to.clone());
+        tracing::subscriber::set_default(log.finish())
+    }
+
+    fn text(&self) -> String {
+        String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
+    }
+}
+
+impl Write for Lines {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn transitions_and_an_outage_of_the_store_are_logged() {
+    let lines = Lines::default();
+    let _collected = lines.collect();
+    locally(async {
+        let (switch, mut leader) = leader_of_a_store_that_can_hang().await;
+        switch.send_replace(true);
+        leader.until(State::Jeopardy).await;
+        switch.send_replace(false);
+        leader.until(State::Leader).await;
+        switch.send_replace(true);
+        leader.until(State::Standby).await;
+    })
+    .await;
+    let text = lines.text();
+    for part in [
+        "from=activating to=leader reason=term-written",
+        "store: the store did not answer a renewal within 2s",
+        "the store answers again",
+        "from=jeopardy to=leader reason=renewed",
+        "leadership lost from=jeopardy to=standby reason=lapsed",
+    ] {
+        assert!(text.contains(part), "{part} is missing in:\n{text}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_no_candidate_asks_for_is_logged() {
+    let lines = Lines::default();
+    let _collected = lines.collect();
+    locally(async {
+        let store = Memory::with_clock(now);
+        let bid = Bid {
+            lease: LeaseId::from_random(1),
+            nonce: Nonce(1),
+            candidate: Arc::new(candidate("by hand")),
+            lease_duration: Duration::from_secs(24 * 60 * 60),
+            seen: store.read().await.unwrap().version,
+            written: None,
+        };
+        store.acquire(&bid).await.unwrap();
+        Running::start("a", Arc::new(store)).until(State::Standby).await;
+    })
+    .await;
+    assert!(lines.text().contains("the lease is held for much longer than"), "{}", lines.text());
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_loop_updates_its_heartbeat_and_counters() {
     locally(async {
         let mut leader = Running::start("a", Arc::new(Memory::with_clock(now)));
@@ -310,11 +427,14 @@ async fn the_loop_updates_its_heartbeat_and_counters() {
         assert!(leader.heartbeat.count() >= before + 5, "at least once a second");
         assert_eq!(leader.state(), State::Leader);
         let text = leader.metrics.text(&leader.published.borrow(), 0, now());
-        let counted = text.lines().find(|line| {
-            line.starts_with("tenure_store_requests_total")
-                && line.contains("op=\"renew\",outcome=\"ok\"")
-        });
-        assert!(counted.is_some_and(|line| !line.ends_with(" 0")), "{counted:?}");
+        for (name, labels) in [
+            ("tenure_store_requests_total", "op=\"renew\",outcome=\"ok\""),
+            ("tenure_transitions_total", "reason=\"term-written\",to=\"leader\""),
+        ] {
+            let is_counted = |line: &&str| line.starts_with(name) && line.contains(labels);
+            let counted = text.lines().find(is_counted);
+            assert!(counted.is_some_and(|line| !line.ends_with(" 0")), "{name}: {counted:?}");
+        }
     })
     .await;
 }

@@ -4,7 +4,7 @@
 use testkit::http::status;
 
 use std::fs;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -110,6 +110,10 @@ async fn both_formats_have_the_fields_that_identify_a_stale_file() {
     ];
     for (name, value) in &expected {
         assert_eq!(&document[name], value, "{name}");
+    }
+    for path in &paths {
+        let mode = fs::metadata(path).unwrap().permissions().mode();
+        assert_eq!(mode & 0o133, 0, "no one may run it, and no other user may write it");
     }
     let text = fs::read_to_string(&paths[1]).unwrap();
     let lines: Vec<_> = expected
@@ -271,7 +275,7 @@ async fn fault_41_a_directory_swapped_for_a_link_keeps_the_files_behind_it() {
         fs::create_dir_all(path).unwrap();
     }
     // Every user can swap what is in it.
-    fs::set_permissions(&theirs, std::os::unix::fs::PermissionsExt::from_mode(0o757)).unwrap();
+    fs::set_permissions(&theirs, fs::Permissions::from_mode(0o757)).unwrap();
     fs::write(own.join("status.json"), "precious").unwrap();
     let path = theirs.join("inner/status.json");
     let feed = Feed::new(leading(42, ms(10_000)));
