@@ -175,6 +175,13 @@ impl World<'_> {
         if from.is_leading() && matches!(reason, Reason::Lapsed | Reason::Lost) {
             self.close_streams(node);
         }
+        if let (State::Leader, Reason::Renewed, Some(process)) =
+            (to, reason, &mut self.nodes[usize::from(node)].process)
+        {
+            // It may lapse in the same turn, before any status has it. The belief before it may be of a
+            // time that the clocks have not yet come to again.
+            process.believed = Some(process.renewals.granted());
+        }
         if let (true, Reason::Lapsed, Some(process)) =
             (from.is_leading(), reason, &mut self.nodes[usize::from(node)].process)
         {

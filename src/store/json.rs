@@ -28,8 +28,8 @@ pub(super) struct StoredHolder {
 impl StoredHolder {
     pub(super) fn of(candidate: &Candidate) -> Self {
         let Candidate { identity, instance, address, peer } = candidate.clone();
-        let is_some = |it: &String| !it.is_empty();
-        Self { identity, instance, address: address.filter(is_some), peer: peer.filter(is_some) }
+        let [address, peer] = [address, peer].map(named);
+        Self { identity, instance, address, peer }
     }
 }
 
@@ -85,6 +85,11 @@ pub(super) fn decode<T: DeserializeOwned>(value: &[u8]) -> Result<T, String> {
     serde_json::from_slice(value).map_err(corrupt)
 }
 
+/// Takes an empty address for none.
+fn named(address: Option<String>) -> Option<String> {
+    address.filter(|it| !it.is_empty())
+}
+
 /// Puts the parts of a record together, or returns what is wrong with them.
 pub(super) fn record(
     term: Option<u64>,
@@ -97,6 +102,7 @@ pub(super) fn record(
     }
     let holder = holder.map(|it| {
         let StoredHolder { identity, instance, address, peer } = it;
+        let [address, peer] = [address, peer].map(named);
         Arc::new(Candidate { identity, instance, address, peer })
     });
     let successor = successor.and_then(|it| Successor::recorded(&it.identity, it.hold_off_ms));
