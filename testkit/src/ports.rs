@@ -1,8 +1,10 @@
 //! Free ports of loopback for servers whose port must be chosen in advance.
 
 use std::fs::File;
-use std::net::TcpListener;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Mutex, OnceLock, PoisonError};
+
+use tokio::net::TcpSocket;
 
 /// Below the range for outgoing connections and port 0 on Linux (32768 and up), so that the kernel
 /// never assigns a claimed port.
@@ -18,10 +20,18 @@ pub fn free_port() -> u16 {
     loop {
         let port = FIRST + fastrand::u16(..COUNT);
         let Ok(claim) = File::create(directory.join(port.to_string())) else { continue };
-        if claim.try_lock().is_ok() && TcpListener::bind(("127.0.0.1", port)).is_ok() {
+        if claim.try_lock().is_ok() && can_bind(port) {
             let mut claims = CLAIMS.get_or_init(Mutex::default).lock();
             claims.as_mut().unwrap_or_else(|it| PoisonError::get_mut(it)).push(claim);
             return port;
         }
     }
+}
+
+/// Returns whether a server can bind the port. This never listens: a process that another thread starts
+/// meanwhile inherits the socket until its `exec`, and would accept the first connections to the server.
+fn can_bind(port: u16) -> bool {
+    let socket = TcpSocket::new_v4().expect("a socket");
+    socket.set_reuseaddr(true).expect("an option of sockets");
+    socket.bind(SocketAddr::from((Ipv4Addr::LOCALHOST, port))).is_ok()
 }
