@@ -343,6 +343,12 @@ def build():
             subprocess.run(["cargo", "build", "--release", "--locked", *what], cwd=ROOT, check=True)
 
 
+def build_full():
+    if "BENCH_PROGRAM" not in os.environ:
+        subprocess.run(["cargo", "build", "--release", "--locked", "--features", "mongodb", "--bin", "tenure",
+                        "--target-dir", "target/full"], cwd=ROOT, check=True)
+
+
 def main():
     parser = argparse.ArgumentParser(usage=__doc__, add_help=False)
     parser.add_argument("bench")
@@ -358,6 +364,8 @@ def main():
     if options.bench not in (*benches, "all", "build"):
         raise SystemExit(__doc__)
     build()
+    if options.bench in ("stores", "all", "build"):
+        build_full()
     for name, bench in benches.items():
         if options.bench in (name, "all"):
             bench()

@@ -3,6 +3,8 @@ import contextlib, http.client, json, os, pathlib, random, re, socket, subproces
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 TENURE = pathlib.Path(os.environ.get("BENCH_PROGRAM", ROOT / "target/release/tenure"))
+# With `mongodb:`, which the default build leaves out.
+TENURE_FULL = pathlib.Path(os.environ.get("BENCH_PROGRAM", ROOT / "target/full/release/tenure"))
 MIB = 1024 * 1024
 
 
@@ -90,7 +92,8 @@ def azurite():
 
 
 def tenure(port, store, *more, identity="bench"):
-    return running(TENURE, "run", "--identity", identity, "--listen", f"127.0.0.1:{port}",
+    program = TENURE_FULL if store[0].startswith("mongodb:") else TENURE
+    return running(program, "run", "--identity", identity, "--listen", f"127.0.0.1:{port}",
                    "--store", *store, *more)
 
 

@@ -1,7 +1,8 @@
 """Measures a leader and a standby without peers on each kind of store, all at the same time: memory, requests,
 and handovers; then locks beside those of `etcdctl lock`, `consul lock` and Curator, each on one server.
+Google Cloud Storage is an emulator, and MongoDB a stand-in that notifies nobody.
 """
-import contextlib, os, shutil, statistics, subprocess, tempfile, time
+import contextlib, json, os, shutil, statistics, subprocess, tempfile, time, urllib.request
 from concurrent.futures import ThreadPoolExecutor
 
 import peers
@@ -20,6 +21,28 @@ def on_etcd():
 def on_consul():
     with consul() as address:
         yield lambda election: (f"consul://{address}/bench",)
+
+
+@contextlib.contextmanager
+def on_gcs():
+    with tempfile.TemporaryDirectory() as home:
+        port = free_port()
+        with running(tool("fake-gcs-server"), "-backend=filesystem", f"-filesystem-root={home}", "-scheme=http",
+                     "-host=127.0.0.1", f"-port={port}", "-log-level=error"):
+            until(lambda: connects(port))
+            bucket = json.dumps({"name": "leases"}).encode()
+            urllib.request.urlopen(f"http://127.0.0.1:{port}/storage/v1/b?project=bench", bucket).close()
+            os.environ["STORAGE_EMULATOR_HOST"] = f"127.0.0.1:{port}"
+            yield lambda election: ("gs://leases/bench",)
+
+
+@contextlib.contextmanager
+def on_mongodb():
+    with tempfile.TemporaryDirectory() as home:
+        port = free_port()
+        with running(tool("mongo-java-server"), port, f"{home}/documents"):
+            until(lambda: connects(port))
+            yield lambda election: (f"mongodb://127.0.0.1:{port}/bench", "--mongodb-compatible")
 
 
 @contextlib.contextmanager
@@ -65,10 +88,10 @@ def on_zookeeper():
         yield lambda election: (f"zookeeper://{server}/bench",)
 
 
-STORES = {**peers.STORES, "etcd": on_etcd, "postgres": on_postgres, "s3": on_s3, "consul": on_consul,
-          "redis": on_redis, "zookeeper": on_zookeeper}
+STORES = {**peers.STORES, "etcd": on_etcd, "postgres": on_postgres, "s3": on_s3, "gcs": on_gcs,
+          "consul": on_consul, "redis": on_redis, "mongodb": on_mongodb, "zookeeper": on_zookeeper}
 NAMES = {"file": "file:", "azurite": "Azurite", "lease": "a Lease", "etcd": "etcd", "postgres": "PostgreSQL", "s3": "S3",
-         "consul": "Consul", "redis": "Redis", "zookeeper": "ZooKeeper"}
+         "gcs": "GCS", "consul": "Consul", "redis": "Redis", "mongodb": "MongoDB's stand-in", "zookeeper": "ZooKeeper"}
 
 
 def measured(kind, count):
