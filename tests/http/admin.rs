@@ -248,7 +248,7 @@ fn a_body_that_does_not_arrive_times_out_without_delaying_other_calls() {
     assert_eq!(place.call("a", "/v1/resume", "").code, 409);
     let answer = exchange(slow.remove(0), "");
     assert_eq!(answer.code, 408, "{answer:?}");
-    assert!(leader.is_leader());
+    in_state(&leader, "leader");
 }
 
 #[test]
@@ -281,7 +281,7 @@ fn a_socket_is_private_from_the_start_and_refuses_other_users() {
     let refused = stranger();
     assert!(refused.contains("the caller is uid 65534") && refused.ends_with("403"), "{refused}");
     logs(&leader, "uid 65534");
-    assert!(leader.is_leader());
+    in_state(&leader, "leader");
 }
 
 #[test]
@@ -359,7 +359,7 @@ fn guesses_of_the_token_are_limited_and_their_log_lines_too() {
     logs(&leader, "calls were refused without a log line of their own");
     let lines = leader.log().matches("refused:").count();
     assert!(lines < 60, "{lines} lines for {calls} calls");
-    assert!(leader.is_leader());
+    in_state(&leader, "leader");
 }
 
 #[test]
@@ -466,7 +466,7 @@ fn the_status_listener_accepts_no_command() {
         let ran = Process::verb(&arguments, &[]).end();
         assert!(ran.code != 0 && ran.err.contains("is the status listener"), "{}", ran.err);
     }
-    assert!(leader.is_leader());
+    in_state(&leader, "leader");
 }
 
 #[test]
