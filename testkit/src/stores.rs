@@ -8,3 +8,4 @@ pub mod observed;
 pub mod register_lock;
 pub mod servers;
 pub mod simulated_lock;
+pub mod watched;

@@ -5,18 +5,19 @@ use testkit::consul::lock::ConsulLock;
 use testkit::consul::server::ConsulServer;
 use testkit::ports::free_port;
 use testkit::stores::servers::{Plain, Secured, SharedServer, on_thread};
+use testkit::stores::watched::tells_of_each_change_of_hands;
 use testkit::stores::{bids, conformance};
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use bids::{A, B, news, outcome, soon};
+use bids::{A, B, bid_on, finding, news, outcome, soon};
 use conformance::Harness;
 use tenure::clock;
 use tenure::config::{ConsulSettings, SecretSource};
-use tenure::lease::{Bid, Nonce};
+use tenure::lease::Bid;
 use tenure::store::consul::Consul;
-use tenure::store::{Finding, LeaseAdmin, LeaseStore, Presence, Verdict};
+use tenure::store::{LeaseAdmin, LeaseStore, Presence, Verdict};
 use url::Url;
 
 testkit::conformance!(plain, ConsulLock<Plain>);
@@ -26,35 +27,12 @@ fn open(settings: &ConsulSettings) -> Consul {
     Consul::open(settings).unwrap()
 }
 
-/// Returns the bid of a candidate for the present version.
-async fn bid(store: &Consul, number: u128) -> Bid {
-    let seen = soon(store.read()).await.unwrap().version;
-    Bid { seen, ..bids::bid(number) }
-}
-
 #[tokio::test]
 async fn a_blocking_query_tells_of_each_change_of_hands_and_of_no_renewal() {
     let server = on_thread(ConsulServer::shared).await;
     let settings = server.settings("watched");
     let (leader, standby) = (open(&settings), open(&settings));
-    assert_eq!(soon(news(&standby)).await, None, "it begins with the present state");
-    let a = bid(&leader, A).await;
-    soon(leader.acquire(&a)).await.unwrap();
-    assert_eq!(soon(news(&standby)).await, Some(Nonce(A)));
-    soon(leader.write_term(&a, 1)).await.unwrap();
-    assert_eq!(soon(news(&standby)).await, Some(Nonce(A)), "the term is news too");
-    for _ in 0..3 {
-        soon(leader.renew(&a)).await.unwrap();
-    }
-    let quiet = tokio::time::timeout(Duration::from_millis(700), news(&standby)).await;
-    assert!(quiet.is_err(), "a renewal is none: {quiet:?}");
-    soon(leader.release(&a)).await.unwrap();
-    assert_eq!(soon(news(&standby)).await, None);
-    // What happens while nobody waits is not missed.
-    let b = bid(&leader, B).await;
-    soon(leader.acquire(&b)).await.unwrap();
-    soon(leader.break_lease(true)).await.unwrap();
-    assert_eq!(soon(news(&standby)).await, None, "the last state counts");
+    tells_of_each_change_of_hands(&leader, &standby).await;
 }
 
 #[tokio::test]
@@ -70,7 +48,7 @@ async fn a_blocking_query_survives_a_restart() {
     })
     .await
     .unwrap();
-    let a = bid(&leader, A).await;
+    let a = bid_on(&leader, A).await;
     soon(leader.acquire(&a)).await.unwrap();
     let told = tokio::time::timeout(Duration::from_secs(60), waiting).await;
     told.expect("it is told of the acquisition, or of what it missed").unwrap();
@@ -84,7 +62,7 @@ async fn a_session_that_ends_before_its_time_keeps_the_lock_from_others_for_a_le
     const LEASE: Duration = Duration::from_secs(10);
     let server = Arc::new(on_thread(ConsulServer::start).await);
     let store = open(&server.settings("left"));
-    let a = Bid { lease_duration: LEASE, ..bid(&store, A).await };
+    let a = Bid { lease_duration: LEASE, ..bid_on(&store, A).await };
     soon(store.acquire(&a)).await.unwrap();
     let term = soon(store.write_term(&a, 1)).await.unwrap();
     soon(store.renew(&a)).await.unwrap();
@@ -94,7 +72,7 @@ async fn a_session_that_ends_before_its_time_keeps_the_lock_from_others_for_a_le
     assert!(soon(store.read()).await.unwrap().free, "Consul has ended it");
     let mut refused = 0;
     loop {
-        let b = bid(&store, B).await;
+        let b = bid_on(&store, B).await;
         let granted = soon(store.acquire(&b)).await;
         if granted.is_ok() {
             break;
@@ -108,10 +86,6 @@ async fn a_session_that_ends_before_its_time_keeps_the_lock_from_others_for_a_le
     assert!(refused > 0 && passed >= LEASE, "{passed:?}");
     assert_eq!(outcome(&soon(store.renew(&a)).await), "refused");
     assert_eq!(soon(store.read()).await.unwrap().record.term, Some(term));
-}
-
-fn finding<'a>(found: &'a [Finding], subject: &str) -> &'a Finding {
-    found.iter().find(|it| it.subject == subject).unwrap_or_else(|| panic!("{subject}: {found:?}"))
 }
 
 #[tokio::test]

@@ -6,17 +6,17 @@ use testkit::etcd::server::EtcdServer;
 use testkit::ports::free_port;
 use testkit::processes::process::Process;
 use testkit::stores::servers::{Plain, Secured, SharedServer, on_thread};
+use testkit::stores::watched::tells_of_each_change_of_hands;
 use testkit::stores::{bids, conformance};
 
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use bids::{A, B, news, soon};
+use bids::{A, B, bid_on, finding, news, soon};
 use conformance::Harness;
 use tenure::config::{EtcdSettings, EtcdUser, SecretSource};
-use tenure::lease::{Bid, Nonce, Version};
 use tenure::store::etcd::Etcd;
-use tenure::store::{Finding, LeaseAdmin, LeaseStore, Verdict};
+use tenure::store::{LeaseAdmin, LeaseStore, Verdict};
 use url::Url;
 
 testkit::conformance!(plain, EtcdLock<Plain>);
@@ -26,39 +26,12 @@ fn open(settings: &EtcdSettings) -> Etcd {
     Etcd::open(settings).unwrap()
 }
 
-/// Returns the bid of a candidate for the present version.
-async fn bid(store: &Etcd, number: u128) -> Bid {
-    let Version(seen) = soon(store.read()).await.unwrap().version;
-    Bid { seen: Version(seen), ..bids::bid(number) }
-}
-
 #[tokio::test]
 async fn a_watch_tells_of_each_change_of_hands_and_of_no_renewal() {
     let server = on_thread(EtcdServer::shared).await;
     let settings = server.settings("watched");
     let (leader, standby) = (open(&settings), open(&settings));
-    assert_eq!(soon(news(&standby)).await, None, "it begins with the present state");
-    let a = bid(&leader, A).await;
-    soon(leader.acquire(&a)).await.unwrap();
-    assert_eq!(soon(news(&standby)).await, Some(Nonce(A)));
-    soon(leader.write_term(&a, 1)).await.unwrap();
-    assert_eq!(soon(news(&standby)).await, Some(Nonce(A)), "the term is news too");
-    for _ in 0..3 {
-        soon(leader.renew(&a)).await.unwrap();
-    }
-    let quiet = tokio::time::timeout(Duration::from_millis(500), news(&standby)).await;
-    assert!(quiet.is_err(), "a renewal is none: {quiet:?}");
-    soon(leader.release(&a)).await.unwrap();
-    assert_eq!(soon(news(&standby)).await, None);
-    // What happens while nobody waits is not missed.
-    let b = bid(&leader, B).await;
-    soon(leader.acquire(&b)).await.unwrap();
-    soon(leader.break_lease(true)).await.unwrap();
-    let mut told = soon(news(&standby)).await;
-    if told == Some(Nonce(B)) {
-        told = soon(news(&standby)).await;
-    }
-    assert_eq!(told, None, "the last state counts");
+    tells_of_each_change_of_hands(&leader, &standby).await;
 }
 
 #[tokio::test]
@@ -68,7 +41,7 @@ async fn a_watch_survives_compaction_and_a_restart() {
     let (leader, standby) = (open(&settings), open(&settings));
     soon(news(&standby)).await;
     for number in [A, B] {
-        let it = bid(&leader, number).await;
+        let it = bid_on(&leader, number).await;
         soon(leader.acquire(&it)).await.unwrap();
         soon(leader.release(&it)).await.unwrap();
     }
@@ -83,15 +56,11 @@ async fn a_watch_survives_compaction_and_a_restart() {
     .unwrap();
     let waiting = tokio::spawn(async move { news(&standby).await });
     tokio::time::sleep(Duration::from_millis(200)).await;
-    let a = bid(&leader, A).await;
+    let a = bid_on(&leader, A).await;
     soon(leader.acquire(&a)).await.unwrap();
     let told = tokio::time::timeout(Duration::from_secs(60), waiting).await;
     told.expect("it is told of the acquisition, or of what it missed").unwrap();
     drop(server);
-}
-
-fn finding<'a>(found: &'a [Finding], subject: &str) -> &'a Finding {
-    found.iter().find(|it| it.subject == subject).unwrap_or_else(|| panic!("{subject}: {found:?}"))
 }
 
 #[tokio::test]
@@ -181,7 +150,7 @@ async fn doctor_names_a_version_that_ends_live_leases() {
         version.detail.contains("etcd 3.4.") && version.detail.contains("15247"),
         "{version:?}"
     );
-    let a = bid(&store, A).await;
+    let a = bid_on(&store, A).await;
     soon(store.acquire(&a)).await.unwrap();
     assert!(soon(store.renew(&a)).await.is_ok(), "it works all the same");
     soon(store.release(&a)).await.unwrap();

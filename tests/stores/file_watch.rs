@@ -9,10 +9,10 @@ use std::time::Duration;
 use tempfile::TempDir;
 use tenure::clock;
 use tenure::config::FileSettings;
-use tenure::lease::{Bid, Candidate, LeaseId, Nonce, Successor};
+use tenure::lease::{Nonce, Successor};
 use tenure::store::file::FileStore;
 use tenure::store::{LeaseAdmin, LeaseStore};
-use testkit::stores::bids::news;
+use testkit::stores::bids::{bid_on, news};
 use tokio::time::timeout;
 
 /// How long a standby must stay asleep to count as not woken.
@@ -24,22 +24,6 @@ const SOON: Duration = Duration::from_secs(20);
 fn store(directory: &Path) -> Arc<FileStore> {
     let (directory, election) = (directory.to_owned(), "orders".to_owned());
     Arc::new(FileStore::open(&FileSettings { directory, election, is_private: false }))
-}
-
-async fn bid(store: &FileStore, number: u128) -> Bid {
-    Bid {
-        lease: LeaseId::from_random(number),
-        nonce: Nonce(number),
-        candidate: Arc::new(Candidate {
-            identity: "a".into(),
-            instance: number.to_string(),
-            address: None,
-            peer: None,
-        }),
-        lease_duration: Duration::from_secs(15),
-        seen: store.read().await.expect("read").version,
-        written: None,
-    }
 }
 
 /// Waits until the store has told of everything that has happened so far.
@@ -61,7 +45,7 @@ async fn each_change_but_a_renewal_wakes_a_standby() {
     let directory = TempDir::new().expect("a directory");
     let (holder, watcher) = (store(directory.path()), store(directory.path()));
     settled(&watcher).await;
-    let a = bid(&holder, 1).await;
+    let a = bid_on(&*holder, 1).await;
     let told = wakes(&watcher, async || _ = holder.acquire(&a).await.expect("granted")).await;
     assert_eq!(told, None, "the record does not name it yet");
     let told = wakes(&watcher, async || _ = holder.write_term(&a, 1).await.expect("written")).await;
@@ -87,7 +71,7 @@ async fn each_change_but_a_renewal_wakes_a_standby() {
 async fn a_lock_is_waited_for_while_another_finishes_its_change() {
     let directory = TempDir::new().expect("a directory");
     let store = store(directory.path());
-    let a = bid(&store, 1).await;
+    let a = bid_on(&*store, 1).await;
     store.acquire(&a).await.expect("granted");
     let lock = fs::File::options().write(true).open(directory.path().join("orders.lock"));
     let lock = lock.expect("it was made by the bid");
@@ -141,7 +125,7 @@ async fn a_change_between_two_waits_is_not_missed() {
     let directory = TempDir::new().expect("a directory");
     let (holder, watcher) = (store(directory.path()), store(directory.path()));
     settled(&watcher).await;
-    let a = bid(&holder, 1).await;
+    let a = bid_on(&*holder, 1).await;
     holder.acquire(&a).await.expect("granted");
     timeout(SOON, news(watcher.as_ref())).await.expect("woken");
 }
@@ -151,11 +135,11 @@ async fn a_directory_that_is_made_later_or_replaced_is_watched() {
     let above = TempDir::new().expect("a directory");
     let directory = above.path().join("leases");
     let (holder, watcher) = (store(&directory), store(&directory));
-    let a = bid(&holder, 1).await;
+    let a = bid_on(&*holder, 1).await;
     wakes(&watcher, async || _ = holder.acquire(&a).await.expect("granted")).await;
     wakes(&watcher, async || {
         fs::rename(&directory, above.path().join("old")).expect("moved");
-        let b = bid(&holder, 2).await;
+        let b = bid_on(&*holder, 2).await;
         holder.acquire(&b).await.expect("granted in a new directory");
     })
     .await;

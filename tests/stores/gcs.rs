@@ -11,13 +11,13 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::sync::Arc;
 
-use bids::{A, B, soon};
+use bids::{A, B, bid_on, failure, finding, soon};
 use conformance::Harness;
 use serde_json::{Value, json};
 use tenure::config::{GcsSettings, GoogleCredential};
-use tenure::lease::{Bid, Cause, StoreError};
+use tenure::lease::Cause;
 use tenure::store::gcs;
-use tenure::store::{Finding, LeaseAdmin, Presence, Verdict};
+use tenure::store::{LeaseAdmin, Presence, Verdict};
 use url::Url;
 
 testkit::conformance!(plain, RegisterLock<GcsServer, Plain>, observed);
@@ -29,23 +29,6 @@ fn open(settings: &GcsSettings) -> Arc<dyn LeaseAdmin> {
 
 async fn shared() -> Arc<GcsServer> {
     on_thread(GcsServer::shared).await
-}
-
-/// Returns the bid of a candidate for the present version.
-async fn bid(store: &Arc<dyn LeaseAdmin>, number: u128) -> Bid {
-    let seen = soon(store.read()).await.unwrap().version;
-    Bid { seen, ..bids::bid(number) }
-}
-
-fn failure<T: std::fmt::Debug>(outcome: Result<T, StoreError>) -> (Cause, String) {
-    match outcome {
-        Err(StoreError::Unknown(failure)) => (failure.cause, failure.message.into_owned()),
-        other => panic!("it is unknown, and not {other:?}"),
-    }
-}
-
-fn finding<'a>(found: &'a [Finding], subject: &str) -> &'a Finding {
-    found.iter().find(|it| it.subject == subject).unwrap_or_else(|| panic!("{subject}: {found:?}"))
 }
 
 /// A directory for files of credentials.
@@ -169,7 +152,7 @@ async fn other_elections_of_the_prefix_are_listed_where_this_one_is_missing() {
     let server = shared().await;
     for (name, number) in [("listed-1", A), ("listed-2", B)] {
         let store = open(&server.settings(name));
-        let first = bid(&store, number).await;
+        let first = bid_on(&*store, number).await;
         soon(store.acquire(&first)).await.unwrap();
         assert_eq!(soon(store.presence()).await.unwrap(), Presence::Exists);
     }

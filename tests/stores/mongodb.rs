@@ -11,10 +11,10 @@ use testkit::stores::{bids, conformance};
 use std::sync::Arc;
 use std::time::Duration;
 
-use bids::{A, B, news, soon};
+use bids::{A, B, bid_on, finding, news, soon};
 use conformance::Harness;
 use tenure::config::{MongoSettings, MongoUser, SecretSource};
-use tenure::lease::{Bid, Cause, Nonce, StoreError};
+use tenure::lease::{Cause, Nonce, StoreError};
 use tenure::store::mongodb;
 use tenure::store::{Finding, LeaseAdmin, Presence, Verdict};
 
@@ -29,30 +29,18 @@ async fn shared() -> Arc<MongoServer> {
     on_thread(MongoServer::shared).await
 }
 
+fn failure<T: std::fmt::Debug>(outcome: Result<T, StoreError>) -> (Cause, String) {
+    match outcome {
+        Err(StoreError::RetryNow(failure)) => (failure.cause, failure.message.into_owned()),
+        other => bids::failure(other),
+    }
+}
+
 /// Starts another front before the shared server, with its own user and role.
 async fn front() -> (Arc<MongoServer>, Front) {
     let server = shared().await;
     let front = Front::before(server.port, Users::Password(USER.0, USER.1.to_owned()));
     (server, front)
-}
-
-/// Returns the bid of a candidate for the present version.
-async fn bid(store: &Arc<dyn LeaseAdmin>, number: u128) -> Bid {
-    let seen = soon(store.read()).await.unwrap().version;
-    Bid { seen, ..bids::bid(number) }
-}
-
-fn failure<T: std::fmt::Debug>(outcome: Result<T, StoreError>) -> (Cause, String) {
-    match outcome {
-        Err(StoreError::Unknown(failure) | StoreError::RetryNow(failure)) => {
-            (failure.cause, failure.message.into_owned())
-        }
-        other => panic!("it is unknown, and not {other:?}"),
-    }
-}
-
-fn finding<'a>(found: &'a [Finding], subject: &str) -> &'a Finding {
-    found.iter().find(|it| it.subject == subject).unwrap_or_else(|| panic!("{subject}: {found:?}"))
 }
 
 fn verdict(found: &[Finding], subject: &str) -> Verdict {
@@ -107,7 +95,7 @@ async fn each_call_is_one_attempt_and_a_secondary_leads_to_the_primary() {
     let third = Front::before(server.port, Users::Password(USER.0, USER.1.to_owned()));
     let ports = [first.port, second.port, third.port];
     let store = open(&server.settings_at(&ports, "failover"));
-    let granted = bid(&store, A).await;
+    let granted = bid_on(&*store, A).await;
     soon(store.acquire(&granted)).await.unwrap();
     // The primary is the last one now.
     for (front, is_primary) in [(&first, false), (&second, false), (&third, true)] {
@@ -135,11 +123,11 @@ async fn each_call_is_one_attempt_and_a_secondary_leads_to_the_primary() {
 async fn a_write_that_no_majority_acknowledged_is_unknown_and_found_by_its_nonce() {
     let (server, front) = front().await;
     let store = open(&server.settings_at(&[front.port], "unacknowledged"));
-    let first = bid(&store, A).await;
+    let first = bid_on(&*store, A).await;
     soon(store.acquire(&first)).await.unwrap();
     soon(store.write_term(&first, 7)).await.unwrap();
     soon(store.release(&first)).await.unwrap();
-    let second = bid(&store, B).await;
+    let second = bid_on(&*store, B).await;
     front.inject([Fault::Unacknowledged]);
     let (cause, message) = failure(soon(store.acquire(&second)).await);
     assert!(cause == Cause::Unavailable && message.contains("majority"), "{message}");
@@ -162,7 +150,7 @@ async fn a_server_that_is_not_mongodb_is_refused_unless_told_otherwise() {
     assert!(message.contains("FerretDB") && message.contains("--mongodb-compatible"), "{message}");
     assert_eq!(verdict(&store.examine().await, "version"), Verdict::Failed);
     let store = open(&settings);
-    let first = bid(&store, A).await;
+    let first = bid_on(&*store, A).await;
     soon(store.acquire(&first)).await.unwrap();
     let found = store.examine().await;
     assert_eq!(verdict(&found, "version"), Verdict::Warning, "{found:?}");
@@ -184,7 +172,7 @@ async fn a_release_and_a_break_are_told_at_once_and_a_renewal_as_one() {
     let (server, front) = front().await;
     let settings = server.settings_at(&[front.port], "told");
     let (leader, standby) = (open(&settings), open(&settings));
-    let first = bid(&leader, A).await;
+    let first = bid_on(&*leader, A).await;
     soon(leader.acquire(&first)).await.unwrap();
     // What it finds when it begins.
     assert_eq!(soon(news(&*standby)).await, Some(Nonce(A)));
@@ -199,7 +187,7 @@ async fn a_release_and_a_break_are_told_at_once_and_a_renewal_as_one() {
     // What was missed while nobody listened shows when the next stream begins.
     let dropped = tokio::time::timeout(Duration::from_millis(50), standby.changed()).await;
     assert!(dropped.is_err(), "{dropped:?}");
-    let second = bid(&leader, B).await;
+    let second = bid_on(&*leader, B).await;
     soon(leader.acquire(&second)).await.unwrap();
     assert_eq!(soon(news(&*standby)).await, Some(Nonce(B)));
 }
@@ -209,7 +197,7 @@ async fn nothing_is_told_without_a_replica_set() {
     let (server, front) = front().await;
     front.change(|it| it.is_member = false);
     let store = open(&server.settings_at(&[front.port], "untold"));
-    let first = bid(&store, A).await;
+    let first = bid_on(&*store, A).await;
     soon(store.acquire(&first)).await.unwrap();
     let told = tokio::time::timeout(Duration::from_millis(300), store.changed()).await;
     assert!(told.is_err(), "{told:?}");
@@ -275,7 +263,7 @@ async fn other_elections_of_the_collection_are_listed_where_this_one_is_missing(
     };
     for (name, number) in [("listed-1", A), ("listed-2", B)] {
         let store = open(&of("listed", name));
-        let first = bid(&store, number).await;
+        let first = bid_on(&*store, number).await;
         soon(store.acquire(&first)).await.unwrap();
         assert_eq!(soon(store.presence()).await.unwrap(), Presence::Exists);
     }

@@ -10,10 +10,10 @@ use testkit::stores::{bids, conformance};
 use std::sync::Arc;
 use std::time::Duration;
 
-use bids::{A, B, news, soon};
+use bids::{A, B, bid_on, failure, news, soon};
 use conformance::Harness;
 use tenure::config::{PostgresPassword, PostgresSettings, PostgresTable, SecretSource};
-use tenure::lease::{Bid, Cause, Nonce, StoreError};
+use tenure::lease::{Cause, Nonce, StoreError};
 use tenure::store::LeaseStore;
 use tenure::store::postgres::Postgres;
 
@@ -31,25 +31,12 @@ async fn sql(server: &Arc<PostgresServer>, statements: &'static str) -> String {
     on_thread(move || server.sql(statements)).await
 }
 
-/// Returns the bid of a candidate for the present version.
-async fn bid(store: &Postgres, number: u128) -> Bid {
-    let seen = soon(store.read()).await.unwrap().version;
-    Bid { seen, ..bids::bid(number) }
-}
-
-fn cause<T: std::fmt::Debug>(outcome: Result<T, StoreError>) -> Cause {
-    match outcome {
-        Err(StoreError::Unknown(failure)) => failure.cause,
-        other => panic!("it is unknown, and not {other:?}"),
-    }
-}
-
 #[tokio::test]
 async fn a_notification_tells_of_each_change_of_hands_and_of_no_renewal() {
     let server = on_thread(PostgresServer::shared).await;
     let settings = server.settings("watched");
     let (leader, standby) = (open(&settings), open(&settings));
-    let a = bid(&leader, A).await;
+    let a = bid_on(&leader, A).await;
     soon(standby.read()).await.unwrap();
     soon(leader.acquire(&a)).await.unwrap();
     assert_eq!(soon(news(&standby)).await, Some(Nonce(A)));
@@ -61,14 +48,14 @@ async fn a_notification_tells_of_each_change_of_hands_and_of_no_renewal() {
         soon(leader.renew(&a)).await.unwrap();
     }
     let elsewhere = open(&server.settings("another"));
-    let c = bid(&elsewhere, B).await;
+    let c = bid_on(&elsewhere, B).await;
     soon(elsewhere.acquire(&c)).await.unwrap();
     let quiet = tokio::time::timeout(Duration::from_millis(500), news(&standby)).await;
     assert!(quiet.is_err(), "neither a renewal nor another election is any: {quiet:?}");
     soon(leader.release(&a)).await.unwrap();
     assert_eq!(soon(news(&standby)).await, None);
     // What happens while nobody waits is not missed, and a request in between has the connection.
-    let b = bid(&standby, B).await;
+    let b = bid_on(&standby, B).await;
     soon(standby.acquire(&b)).await.unwrap();
     let waiting = tokio::spawn(async move {
         let told = news(&leader).await;
@@ -101,7 +88,7 @@ async fn a_request_has_the_connection_that_is_listened_on() {
 async fn a_connection_that_has_ended_is_replaced_before_a_request() {
     let server = on_thread(PostgresServer::shared).await;
     let store = open(&server.settings("ended"));
-    let a = bid(&store, A).await;
+    let a = bid_on(&store, A).await;
     soon(store.acquire(&a)).await.unwrap();
     let end = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
                WHERE application_name = 'tenure ended'";
@@ -121,7 +108,7 @@ async fn through_a_pooler_nobody_listens() {
     let settings = server.settings_at(&[pooler.port], "pooled");
     let (leader, standby) = (open(&settings), open(&settings));
     soon(standby.read()).await.unwrap();
-    let a = bid(&leader, A).await;
+    let a = bid_on(&leader, A).await;
     soon(leader.acquire(&a)).await.unwrap();
     let told = tokio::time::timeout(Duration::from_millis(500), news(&standby)).await;
     assert!(told.is_err(), "{told:?}");
@@ -135,7 +122,7 @@ async fn a_locked_row_is_unknown_and_waited_for_no_longer_than_request_timeout()
     let server = on_thread(PostgresServer::shared).await;
     let timeout = Duration::from_secs(2);
     let store = open(&PostgresSettings { request_timeout: timeout, ..server.settings("locked") });
-    let a = bid(&store, A).await;
+    let a = bid_on(&store, A).await;
     soon(store.acquire(&a)).await.unwrap();
     let shared = Arc::clone(&server);
     let holding = tokio::task::spawn_blocking(move || {
@@ -145,7 +132,7 @@ async fn a_locked_row_is_unknown_and_waited_for_no_longer_than_request_timeout()
     });
     let locked = "SELECT count(*) FROM pg_locks WHERE relation = 'tenure'::regclass AND mode = 'RowShareLock'";
     while sql(&server, locked).await == "0" {}
-    assert_eq!(cause(soon(store.renew(&a)).await), Cause::Timeout);
+    assert_eq!(failure(soon(store.renew(&a)).await).0, Cause::Timeout);
     assert!(soon(store.read()).await.is_ok(), "a read waits for no lock");
     let end = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE '%pg_sleep(60)' \
                AND pid <> pg_backend_pid()";
@@ -161,7 +148,7 @@ async fn a_commit_that_its_standbys_do_not_have_is_unknown() {
     let server = Arc::new(on_thread(PostgresServer::start).await);
     let timeout = Duration::from_secs(3);
     let store = open(&PostgresSettings { request_timeout: timeout, ..server.settings("waiting") });
-    let a = bid(&store, A).await;
+    let a = bid_on(&store, A).await;
     soon(store.acquire(&a)).await.unwrap();
     sql(&server, "ALTER ROLE elections SET synchronous_commit = off").await;
     let set = "ALTER SYSTEM SET synchronous_standby_names = 'nobody'";
@@ -175,7 +162,7 @@ async fn a_commit_that_its_standbys_do_not_have_is_unknown() {
             }
         }
     };
-    assert_eq!(cause::<()>(Err(soon(waiting).await)), Cause::Timeout, "it waits");
+    assert_eq!(failure::<()>(Err(soon(waiting).await)).0, Cause::Timeout, "it waits");
     let renewing = tokio::spawn(async move {
         let outcome = store.renew(&a).await;
         (store, a, outcome)
@@ -187,7 +174,7 @@ async fn a_commit_that_its_standbys_do_not_have_is_unknown() {
         sql(&server, cancel).await;
     }
     let (store, a, outcome) = soon(renewing).await.unwrap();
-    assert_eq!(cause(outcome), Cause::Unavailable, "it was answered, with a warning");
+    assert_eq!(failure(outcome).0, Cause::Unavailable, "it was answered, with a warning");
     sql(&server, "ALTER SYSTEM RESET synchronous_standby_names").await;
     sql(&server, "SELECT pg_reload_conf()").await;
     let renewing = async { while store.renew(&a).await.is_err() {} };
@@ -204,7 +191,7 @@ async fn the_primary_is_found_among_its_standbys() {
         panic!("the first one is a standby")
     };
     assert!(failure.message.contains("is a standby"), "{failure}");
-    let a = bid(&store, A).await;
+    let a = bid_on(&store, A).await;
     soon(store.acquire(&a)).await.unwrap();
 }
 
@@ -217,8 +204,8 @@ async fn the_first_candidate_creates_the_table_where_it_may() {
         |schema| open(&PostgresSettings { table: table(schema), ..server.settings("created") });
     sql(&server, "CREATE SCHEMA ops; GRANT USAGE ON SCHEMA ops TO elections").await;
     let ops = store("ops");
-    let a = bid(&ops, A).await;
-    assert_eq!(cause(soon(ops.acquire(&a)).await), Cause::Auth);
+    let a = bid_on(&ops, A).await;
+    assert_eq!(failure(soon(ops.acquire(&a)).await).0, Cause::Auth);
     sql(&server, "GRANT CREATE ON SCHEMA ops TO elections").await;
     soon(ops.acquire(&a)).await.unwrap();
     assert_eq!(sql(&server, "SELECT claim IS NOT NULL FROM ops.leases").await, "t");
@@ -226,7 +213,7 @@ async fn the_first_candidate_creates_the_table_where_it_may() {
     sql(&server, "DROP TABLE ops.leases").await;
     let stores: Vec<_> = (1..=8).map(|number| (store("ops"), number)).collect();
     let bidding = stores.iter().map(async |(store, number)| {
-        let bid = bid(store, *number).await;
+        let bid = bid_on(store, *number).await;
         loop {
             match soon(store.acquire(&bid)).await {
                 Err(StoreError::RetryNow(_)) => (),
@@ -254,7 +241,7 @@ async fn a_late_bid_is_refused_once_another_has_led() {
     let store = open(&server.settings("late"));
     for _ in 0..2 {
         // The first time there is no row yet.
-        let (late, b) = (bid(&store, A).await, bid(&store, B).await);
+        let (late, b) = (bid_on(&store, A).await, bid_on(&store, B).await);
         soon(store.acquire(&b)).await.unwrap();
         soon(store.release(&b)).await.unwrap();
         let outcome = soon(store.acquire(&late)).await;
@@ -267,13 +254,13 @@ async fn a_late_bid_is_refused_once_another_has_led() {
 async fn the_largest_term_has_no_successor() {
     let server = on_thread(PostgresServer::shared).await;
     let store = open(&server.settings("largest"));
-    let a = bid(&store, A).await;
+    let a = bid_on(&store, A).await;
     soon(store.acquire(&a)).await.unwrap();
     let largest = i64::MAX.unsigned_abs();
     assert!(matches!(soon(store.write_term(&a, largest + 1)).await, Err(StoreError::Foreign(_))));
     assert_eq!(soon(store.write_term(&a, largest)).await.unwrap(), largest);
     soon(store.release(&a)).await.unwrap();
-    let b = bid(&store, B).await;
+    let b = bid_on(&store, B).await;
     soon(store.acquire(&b)).await.unwrap();
     assert!(matches!(soon(store.write_term(&b, 1)).await, Err(StoreError::Foreign(_))));
 }
@@ -312,7 +299,7 @@ async fn each_sign_in_of_a_server_is_known() {
             assert!(!format!("{outcome:?}").contains("hunter2"), "{outcome:?}");
             match rule {
                 "trust" => assert!(outcome.is_ok()),
-                _ => assert_eq!(cause(outcome), Cause::Auth, "{rule}"),
+                _ => assert_eq!(failure(outcome).0, Cause::Auth, "{rule}"),
             }
         }
     }
@@ -323,7 +310,7 @@ async fn without_tls_on_the_server_nothing_is_sent_to_it() {
     let server = on_thread(PostgresServer::shared).await;
     let tls = Some(tenure::config::StoreTls { ca_file: None, own: None });
     let store = open(&PostgresSettings { tls, ..server.settings("secret") });
-    assert_eq!(cause(soon(store.read()).await), Cause::Network);
+    assert_eq!(failure(soon(store.read()).await).0, Cause::Network);
     // A certificate of another authority.
     let secured = on_thread(PostgresServer::shared_secured).await;
     let tls = Some(tenure::config::StoreTls { ca_file: None, own: None });

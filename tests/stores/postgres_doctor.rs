@@ -6,17 +6,13 @@ use testkit::postgres::server::PostgresServer;
 use testkit::stores::bids;
 use testkit::stores::servers::on_thread;
 
-use bids::soon;
+use bids::{finding, soon};
 use tenure::config::{PostgresPassword, PostgresSettings, SecretSource};
 use tenure::store::postgres::Postgres;
 use tenure::store::{Finding, LeaseAdmin, Presence, Verdict};
 
 async fn examined(settings: &PostgresSettings) -> Vec<Finding> {
     Postgres::open(settings).unwrap().examine().await
-}
-
-fn finding<'a>(found: &'a [Finding], subject: &str) -> &'a Finding {
-    found.iter().find(|it| it.subject == subject).unwrap_or_else(|| panic!("{subject}: {found:?}"))
 }
 
 fn remedy(finding: &Finding) -> &str {

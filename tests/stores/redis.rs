@@ -10,10 +10,10 @@ use testkit::stores::{bids, conformance};
 use std::sync::Arc;
 use std::time::Duration;
 
-use bids::{A, B, news, soon};
+use bids::{A, B, bid_on, failure, news, soon};
 use conformance::Harness;
 use tenure::config::{RedisSettings, SecretSource, StoreTls};
-use tenure::lease::{Bid, Cause, Nonce, StoreError};
+use tenure::lease::{Cause, Nonce, StoreError};
 use tenure::store::redis::Redis;
 use tenure::store::{LeaseAdmin, LeaseStore};
 
@@ -28,19 +28,6 @@ fn open(settings: &RedisSettings) -> Redis {
 async fn ask(server: &Arc<RedisServer>, command: &'static [&'static str]) -> String {
     let server = Arc::clone(server);
     on_thread(move || server.ask(command)).await
-}
-
-/// Returns the bid of a candidate for the present version.
-async fn bid(store: &Redis, number: u128) -> Bid {
-    let seen = soon(store.read()).await.unwrap().version;
-    Bid { seen, ..bids::bid(number) }
-}
-
-fn cause<T: std::fmt::Debug>(outcome: Result<T, StoreError>) -> Cause {
-    match outcome {
-        Err(StoreError::Unknown(failure)) => failure.cause,
-        other => panic!("it is unknown, and not {other:?}"),
-    }
 }
 
 /// Waits until a channel has this many subscribers.
@@ -60,13 +47,13 @@ async fn a_message_tells_of_each_change_of_hands_and_of_no_renewal() {
     let server = on_thread(RedisServer::shared).await;
     let settings = server.settings("watched");
     let (leader, standby) = (open(&settings), open(&settings));
-    let a = bid(&leader, A).await;
+    let a = bid_on(&leader, A).await;
     // Both listen from their first question on.
-    for store in [&leader, &standby] {
-        let early = tokio::time::timeout(Duration::from_millis(200), news(store)).await;
-        assert!(early.is_err(), "{early:?}");
+    tokio::select! {
+        early = news(&leader) => panic!("{early:?}"),
+        early = news(&standby) => panic!("{early:?}"),
+        () = subscribers(&server, "tenure:{watched}:changes", 2) => {}
     }
-    subscribers(&server, "tenure:{watched}:changes", 2).await;
     soon(leader.acquire(&a)).await.unwrap();
     assert_eq!(soon(news(&standby)).await, Some(Nonce(A)));
     soon(leader.write_term(&a, 1)).await.unwrap();
@@ -77,14 +64,14 @@ async fn a_message_tells_of_each_change_of_hands_and_of_no_renewal() {
         soon(leader.renew(&a)).await.unwrap();
     }
     let elsewhere = open(&server.settings("another"));
-    let c = bid(&elsewhere, B).await;
+    let c = bid_on(&elsewhere, B).await;
     soon(elsewhere.acquire(&c)).await.unwrap();
     let quiet = tokio::time::timeout(Duration::from_millis(500), news(&standby)).await;
     assert!(quiet.is_err(), "neither a renewal nor another election is any: {quiet:?}");
     soon(leader.release(&a)).await.unwrap();
     assert_eq!(soon(news(&standby)).await, None);
     // What happens while nobody waits is not missed.
-    let b = bid(&standby, B).await;
+    let b = bid_on(&standby, B).await;
     soon(standby.acquire(&b)).await.unwrap();
     assert_eq!(soon(news(&leader)).await, Some(Nonce(B)));
     soon(standby.break_lease(true)).await.unwrap();
@@ -95,7 +82,7 @@ async fn a_message_tells_of_each_change_of_hands_and_of_no_renewal() {
 async fn connections_that_have_ended_are_replaced() {
     let server = Arc::new(on_thread(RedisServer::start).await);
     let (store, other) = (open(&server.settings("ended")), open(&server.settings("ended")));
-    let a = bid(&store, A).await;
+    let a = bid_on(&store, A).await;
     soon(store.acquire(&a)).await.unwrap();
     let channel = "tenure:{ended}:changes";
     let listening = tokio::spawn(async move { news(&other).await });
@@ -130,7 +117,7 @@ async fn the_primary_is_found_among_its_replicas_and_no_answer_of_a_replica_coun
         panic!("the first one is a replica")
     };
     assert!(failure.message.contains("is a replica"), "{failure}");
-    let a = bid(&store, A).await;
+    let a = bid_on(&store, A).await;
     soon(store.acquire(&a)).await.unwrap();
     // Not even that of one that takes writes of its own, nor over a connection from before.
     ask(&replica, &["CONFIG", "SET", "replica-read-only", "no"]).await;
@@ -166,7 +153,7 @@ async fn a_late_bid_is_refused_once_another_has_led() {
     let store = open(&server.settings("late"));
     for _ in 0..2 {
         // The first time there is no record yet.
-        let (late, b) = (bid(&store, A).await, bid(&store, B).await);
+        let (late, b) = (bid_on(&store, A).await, bid_on(&store, B).await);
         soon(store.acquire(&b)).await.unwrap();
         soon(store.release(&b)).await.unwrap();
         let outcome = soon(store.acquire(&late)).await;
@@ -183,14 +170,14 @@ async fn terms_are_exact_up_to_the_largest_which_has_no_successor() {
     for (number, floor, expected) in
         [(1, largest - 2, largest - 2), (2, largest - 2, largest - 1), (3, largest, largest)]
     {
-        let bid = bid(&store, number).await;
+        let bid = bid_on(&store, number).await;
         soon(store.acquire(&bid)).await.unwrap();
         let above = soon(store.write_term(&bid, largest + 1)).await;
         assert!(matches!(above, Err(StoreError::Foreign(_))), "{above:?}");
         assert_eq!(soon(store.write_term(&bid, floor)).await.unwrap(), expected);
         soon(store.release(&bid)).await.unwrap();
     }
-    let b = bid(&store, B).await;
+    let b = bid_on(&store, B).await;
     soon(store.acquire(&b)).await.unwrap();
     assert!(matches!(soon(store.write_term(&b, 1)).await, Err(StoreError::Foreign(_))));
 }
@@ -199,7 +186,7 @@ async fn terms_are_exact_up_to_the_largest_which_has_no_successor() {
 async fn the_record_never_ends_and_the_lease_always_does() {
     let server = on_thread(RedisServer::shared).await;
     let store = open(&server.settings("endless"));
-    let a = bid(&store, A).await;
+    let a = bid_on(&store, A).await;
     let both = async || {
         let left = ask(&server, &["PTTL", "tenure:{endless}:lease"]).await;
         assert!((1..=15_000).contains(&left.parse::<i64>().unwrap()), "{left}");
@@ -226,7 +213,7 @@ async fn the_record_never_ends_and_the_lease_always_does() {
 async fn a_restart_without_persistence_leaves_neither_lease_nor_term() {
     let server = on_thread(|| RedisServer::keeping(Keeps::Nothing)).await;
     let store = open(&server.settings("forgotten"));
-    let a = bid(&store, A).await;
+    let a = bid_on(&store, A).await;
     soon(store.acquire(&a)).await.unwrap();
     soon(store.write_term(&a, 7)).await.unwrap();
     let server = on_thread(move || {
@@ -262,14 +249,14 @@ async fn each_sign_in_is_known_and_credentials_are_read_again() {
         let store = open(&RedisSettings { user, password, ..settings.clone() });
         let outcome = soon(store.read()).await;
         assert!(!format!("{outcome:?}").contains("hunter2"), "{outcome:?}");
-        assert_eq!(cause(outcome), Cause::Auth);
+        assert_eq!(failure(outcome).0, Cause::Auth);
     }
     // The default user, without a password and with one that it does not ask for.
     let anybody = RedisSettings { user: None, password: None, ..settings.clone() };
     soon(open(&anybody).read()).await.unwrap();
     ask(&server, &["ACL", "SETUSER", "default", "off"]).await;
     let rejected = open(&anybody);
-    assert_eq!(cause(soon(rejected.read()).await), Cause::Auth);
+    assert_eq!(failure(soon(rejected.read()).await).0, Cause::Auth);
     drop(server);
 
     let server = Arc::new(on_thread(RedisServer::start).await);
@@ -278,22 +265,22 @@ async fn each_sign_in_is_known_and_credentials_are_read_again() {
     std::fs::write(&file, format!("{}\n", USER.1)).unwrap();
     let password = Some(SecretSource::File(file.clone()));
     let store = open(&RedisSettings { password, ..server.settings("signed-in") });
-    let a = bid(&store, A).await;
+    let a = bid_on(&store, A).await;
     soon(store.acquire(&a)).await.unwrap();
     // Another password, and the connection is ended.
     ask(&server, &["ACL", "SETUSER", USER.0, "resetpass", ">next"]).await;
     let shared = Arc::clone(&server);
     on_thread(move || shared.end_connections()).await;
-    assert_eq!(cause(soon(store.renew(&a)).await), Cause::Auth);
+    assert_eq!(failure(soon(store.renew(&a)).await).0, Cause::Auth);
     std::fs::write(&file, "next").unwrap();
     soon(store.renew(&a)).await.expect("it is read again");
     // Rights that are taken are seen on the connection that is there, and given back on another.
     ask(&server, &["ACL", "SETUSER", USER.0, "-eval"]).await;
-    assert_eq!(cause(soon(store.renew(&a)).await), Cause::Auth);
+    assert_eq!(failure(soon(store.renew(&a)).await).0, Cause::Auth);
     ask(&server, &["ACL", "SETUSER", USER.0, "+eval", "-pexpire"]).await;
-    assert_eq!(cause(soon(store.renew(&a)).await), Cause::Auth, "within the script too");
+    assert_eq!(failure(soon(store.renew(&a)).await).0, Cause::Auth, "within the script too");
     ask(&server, &["ACL", "SETUSER", USER.0, "+pexpire", "resetkeys"]).await;
-    assert_eq!(cause(soon(store.renew(&a)).await), Cause::Auth);
+    assert_eq!(failure(soon(store.renew(&a)).await).0, Cause::Auth);
     ask(&server, &["ACL", "SETUSER", USER.0, "~tenure:{signed-in}:*", "resetchannels"]).await;
     soon(store.renew(&a)).await.expect("for one election alone");
     soon(store.release(&a)).await.expect("whether or not others can be told");
@@ -328,11 +315,11 @@ async fn no_request_outlasts_request_timeout() {
     let server = on_thread(RedisServer::start).await;
     let request_timeout = Duration::from_millis(700);
     let store = open(&RedisSettings { request_timeout, ..server.settings("slow") });
-    let a = bid(&store, A).await;
+    let a = bid_on(&store, A).await;
     soon(store.acquire(&a)).await.unwrap();
     server.signal(Signal::STOP);
     for _ in 0..2 {
-        assert_eq!(cause(soon(store.renew(&a)).await), Cause::Timeout);
+        assert_eq!(failure(soon(store.renew(&a)).await).0, Cause::Timeout);
     }
     server.signal(Signal::CONT);
     let renewing = async { while store.renew(&a).await.is_err() {} };

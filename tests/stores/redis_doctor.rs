@@ -2,7 +2,7 @@
 
 use testkit::ports::free_port;
 use testkit::redis::server::{Keeps, RedisServer, USER};
-use testkit::stores::bids::soon;
+use testkit::stores::bids::{finding, soon};
 use testkit::stores::servers::on_thread;
 
 use tenure::config::{RedisSettings, SecretSource};
@@ -14,10 +14,6 @@ async fn examined(settings: &RedisSettings) -> Vec<Finding> {
 }
 
 #[track_caller]
-fn finding<'a>(found: &'a [Finding], subject: &str) -> &'a Finding {
-    found.iter().find(|it| it.subject == subject).unwrap_or_else(|| panic!("{subject}: {found:?}"))
-}
-
 fn remedy(finding: &Finding) -> &str {
     finding.remedy.as_deref().unwrap_or_default()
 }

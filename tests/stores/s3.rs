@@ -13,12 +13,12 @@ use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use bids::{A, B, soon};
+use bids::{A, B, bid_on, failure, finding, soon};
 use conformance::Harness;
 use tenure::config::{AwsCredential, S3Settings, SecretSource};
-use tenure::lease::{Bid, Cause, StoreError};
+use tenure::lease::Cause;
 use tenure::store::s3;
-use tenure::store::{Finding, LeaseAdmin, Presence, Verdict};
+use tenure::store::{LeaseAdmin, Presence, Verdict};
 use url::Url;
 
 testkit::conformance!(plain, RegisterLock<S3Server, Plain>, observed);
@@ -30,23 +30,6 @@ fn open(settings: &S3Settings) -> Arc<dyn LeaseAdmin> {
 
 async fn shared() -> Arc<S3Server> {
     on_thread(S3Server::shared).await
-}
-
-/// Returns the bid of a candidate for the present version.
-async fn bid(store: &Arc<dyn LeaseAdmin>, number: u128) -> Bid {
-    let seen = soon(store.read()).await.unwrap().version;
-    Bid { seen, ..bids::bid(number) }
-}
-
-fn failure<T: std::fmt::Debug>(outcome: Result<T, StoreError>) -> (Cause, String) {
-    match outcome {
-        Err(StoreError::Unknown(failure)) => (failure.cause, failure.message.into_owned()),
-        other => panic!("it is unknown, and not {other:?}"),
-    }
-}
-
-fn finding<'a>(found: &'a [Finding], subject: &str) -> &'a Finding {
-    found.iter().find(|it| it.subject == subject).unwrap_or_else(|| panic!("{subject}: {found:?}"))
 }
 
 /// Returns the settings of an election at another server.
@@ -64,7 +47,7 @@ async fn nobody_leads_on_a_server_that_ignores_conditions() {
     ] {
         let settings = at(&careless::start(fault), settings.clone());
         let store = open(&settings);
-        let first = bid(&store, A).await;
+        let first = bid_on(&*store, A).await;
         for _ in 0..2 {
             let (cause, message) = failure(soon(store.acquire(&first)).await);
             assert_eq!(cause, Cause::Settings, "{fault:?}: {message}");
@@ -76,7 +59,7 @@ async fn nobody_leads_on_a_server_that_ignores_conditions() {
         assert!(proof.verdict == Verdict::Failed && proof.detail.contains(words), "{proof:?}");
     }
     let honest = open(&at(&careless::start(Fault::None), settings));
-    let first = bid(&honest, A).await;
+    let first = bid_on(&*honest, A).await;
     soon(honest.acquire(&first)).await.expect("the same server without a fault");
 }
 
@@ -95,7 +78,7 @@ async fn a_proxy_that_removes_conditions_makes_requests_invalid() {
         }
     });
     let store = open(&at(&proxy, server.settings("proxied")));
-    let first = bid(&store, A).await;
+    let first = bid_on(&*store, A).await;
     let (cause, message) = failure(soon(store.acquire(&first)).await);
     assert_eq!(cause, Cause::Auth, "{message}");
     assert!(message.contains("a proxy changes requests"), "{message}");
@@ -311,7 +294,7 @@ async fn other_elections_of_the_prefix_are_listed_where_this_one_is_missing() {
     let server = shared().await;
     for name in ["listed-1", "listed-2"] {
         let store = open(&server.settings(name));
-        let first = bid(&store, B).await;
+        let first = bid_on(&*store, B).await;
         soon(store.acquire(&first)).await.unwrap();
         assert_eq!(soon(store.presence()).await.unwrap(), Presence::Exists);
     }

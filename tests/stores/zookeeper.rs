@@ -3,6 +3,7 @@
 
 use testkit::ports::free_port;
 use testkit::stores::servers::{Plain, Secured, SharedServer, on_thread};
+use testkit::stores::watched::tells_of_each_change_of_hands;
 use testkit::stores::{bids, conformance};
 use testkit::zookeeper::lock::ZookeeperLock;
 use testkit::zookeeper::server::{TICK, ZookeeperServer};
@@ -10,12 +11,12 @@ use testkit::zookeeper::server::{TICK, ZookeeperServer};
 use std::sync::Arc;
 use std::time::Duration;
 
-use bids::{A, B, news, soon};
+use bids::{A, B, bid_on, finding, news, soon};
 use conformance::Harness;
 use tenure::config::{Address, SecretSource, ZookeeperSettings};
 use tenure::lease::{Bid, Cause, Nonce, StoreError};
 use tenure::store::zookeeper::Zookeeper;
-use tenure::store::{Finding, LeaseAdmin, LeaseStore, Verdict};
+use tenure::store::{LeaseAdmin, LeaseStore, Verdict};
 
 testkit::conformance!(plain, ZookeeperLock<Plain>);
 testkit::conformance!(secured, ZookeeperLock<Secured>);
@@ -25,12 +26,6 @@ const C: u128 = 0xC;
 
 fn open(settings: &ZookeeperSettings) -> Zookeeper {
     Zookeeper::open(settings).unwrap()
-}
-
-/// Returns the bid of a candidate for the present version.
-async fn bid(store: &Zookeeper, number: u128) -> Bid {
-    let seen = soon(store.read()).await.unwrap().version;
-    Bid { seen, ..bids::bid(number) }
 }
 
 /// Waits for news for half a second.
@@ -43,27 +38,7 @@ async fn a_watch_tells_of_each_change_of_hands_and_of_no_renewal() {
     let server = on_thread(ZookeeperServer::shared).await;
     let settings = server.settings("watched");
     let (leader, standby) = (open(&settings), open(&settings));
-    assert_eq!(soon(news(&standby)).await, None, "it begins with the present state");
-    let a = bid(&leader, A).await;
-    soon(leader.acquire(&a)).await.unwrap();
-    assert_eq!(soon(news(&standby)).await, Some(Nonce(A)));
-    soon(leader.write_term(&a, 1)).await.unwrap();
-    assert_eq!(soon(news(&standby)).await, Some(Nonce(A)), "the term is news too");
-    for _ in 0..3 {
-        soon(leader.renew(&a)).await.unwrap();
-    }
-    assert!(quiet(&standby).await, "a renewal is none");
-    soon(leader.release(&a)).await.unwrap();
-    assert_eq!(soon(news(&standby)).await, None);
-    // What happens while nobody waits is not missed.
-    let b = bid(&leader, B).await;
-    soon(leader.acquire(&b)).await.unwrap();
-    soon(leader.break_lease(true)).await.unwrap();
-    let mut told = soon(news(&standby)).await;
-    if told == Some(Nonce(B)) {
-        told = soon(news(&standby)).await;
-    }
-    assert_eq!(told, None, "the last state counts");
+    tells_of_each_change_of_hands(&leader, &standby).await;
 }
 
 #[tokio::test]
@@ -71,7 +46,7 @@ async fn a_release_wakes_the_first_in_line_alone_and_the_next_if_that_does_not_b
     let server = on_thread(ZookeeperServer::shared).await;
     let settings = server.settings("queued");
     let leader = open(&settings);
-    let a = bid(&leader, A).await;
+    let a = bid_on(&leader, A).await;
     soon(leader.acquire(&a)).await.unwrap();
     let (first, second) = (open(&settings), open(&settings));
     for standby in [&first, &second] {
@@ -91,7 +66,7 @@ async fn a_release_wakes_the_first_in_line_alone_and_the_next_if_that_does_not_b
     let first = tokio::spawn(async move { news(&first).await });
     let (second, told) = soon(waiting).await.unwrap();
     assert_eq!(told, None);
-    let b = bid(&second, B).await;
+    let b = bid_on(&second, B).await;
     soon(second.acquire(&b)).await.unwrap();
     assert_eq!(soon(first).await.unwrap(), Some(Nonce(B)), "it is in line again");
 }
@@ -101,7 +76,7 @@ async fn the_leader_is_told_of_its_loss() {
     let server = on_thread(ZookeeperServer::shared).await;
     let settings = server.settings("lost");
     let (leader, operator) = (open(&settings), open(&settings));
-    let a = bid(&leader, A).await;
+    let a = bid_on(&leader, A).await;
     soon(leader.acquire(&a)).await.unwrap();
     assert_eq!(soon(news(&leader)).await, Some(Nonce(A)));
     assert!(quiet(&leader).await);
@@ -116,7 +91,7 @@ async fn nothing_keeps_a_lease_alive_but_its_renewals() {
     let short = Duration::from_secs(2);
     let settings = ZookeeperSettings { lease_duration: short, ..server.settings("not-renewed") };
     let (leader, standby) = (open(&settings), open(&settings));
-    let a = Bid { lease_duration: short, ..bid(&leader, A).await };
+    let a = Bid { lease_duration: short, ..bid_on(&leader, A).await };
     soon(leader.acquire(&a)).await.unwrap();
     soon(leader.write_term(&a, 1)).await.unwrap();
     // The leader goes on with other requests, and watches.
@@ -127,7 +102,7 @@ async fn nothing_keeps_a_lease_alive_but_its_renewals() {
         }
     };
     soon(ended).await;
-    let b = Bid { lease_duration: short, ..bid(&standby, B).await };
+    let b = Bid { lease_duration: short, ..bid_on(&standby, B).await };
     soon(standby.acquire(&b)).await.unwrap();
     let refused = soon(leader.renew(&a)).await;
     assert!(matches!(refused, Err(StoreError::Refused(_))), "{refused:?}");
@@ -138,7 +113,7 @@ async fn nothing_keeps_a_lease_alive_but_its_renewals() {
 async fn a_late_release_of_an_earlier_bid_ends_no_session_of_a_later_one() {
     let server = on_thread(ZookeeperServer::shared).await;
     let store = open(&server.settings("two-bids"));
-    let (a, b) = (bid(&store, A).await, bid(&store, B).await);
+    let (a, b) = (bid_on(&store, A).await, bid_on(&store, B).await);
     soon(store.acquire(&b)).await.unwrap();
     let refused = soon(store.release(&a)).await;
     assert!(matches!(refused, Err(StoreError::Refused(_))), "{refused:?}");
@@ -153,7 +128,7 @@ async fn a_bid_that_was_released_claims_nothing_when_it_arrives_late() {
     let settings = server.settings("late");
     let (store, other) = (open(&settings), open(&settings));
     soon(store.create(1)).await.unwrap();
-    let a = bid(&store, A).await;
+    let a = bid_on(&store, A).await;
     for _ in 0..20 {
         // Dropped somewhere between its connection and its answer.
         let _ = tokio::time::timeout(Duration::from_millis(3), other.acquire(&a)).await;
@@ -200,7 +175,7 @@ async fn the_next_server_is_asked_when_one_does_not_answer() {
     let store = open(&settings);
     let first = soon(store.read()).await;
     assert!(matches!(first, Err(StoreError::RetryNow(_))), "one call is one attempt: {first:?}");
-    let a = bid(&store, A).await;
+    let a = bid_on(&store, A).await;
     soon(store.acquire(&a)).await.unwrap();
     soon(store.renew(&a)).await.unwrap();
 }
@@ -223,7 +198,7 @@ async fn an_ensemble_of_three_is_one_store_to_its_candidates() {
         let granted = async {
             loop {
                 // A server that is behind shows a version of before.
-                let bid = bid(holder, number).await;
+                let bid = bid_on(holder, number).await;
                 match holder.acquire(&bid).await {
                     Ok(_) => break bid,
                     Err(_) => tokio::task::yield_now().await,
@@ -257,10 +232,6 @@ async fn definite<T, F: Future<Output = Result<T, StoreError>>>(ask: impl Fn() -
             Err(error) => panic!("{error:?}"),
         }
     }
-}
-
-fn finding<'a>(found: &'a [Finding], subject: &str) -> &'a Finding {
-    found.iter().find(|it| it.subject == subject).unwrap_or_else(|| panic!("{subject}: {found:?}"))
 }
 
 #[tokio::test]
@@ -349,7 +320,8 @@ async fn bids_of_several_candidates_never_overlap() {
         tokio::spawn(async move {
             let mut terms = Vec::new();
             for round in 0..200_u128 {
-                let bid = Bid { nonce: Nonce(number << 32 | round), ..bid(&store, number).await };
+                let bid =
+                    Bid { nonce: Nonce(number << 32 | round), ..bid_on(&store, number).await };
                 if store.acquire(&bid).await.is_err() {
                     continue;
                 }

@@ -1,12 +1,12 @@
-//! Bids and timeouts that the tests of the backends share.
+//! What the tests of the backends share: bids, timeouts, and what calls have brought.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use tenure::config::AzureSettings;
 use tenure::lease::{Bid, Candidate, Cause, Change, LeaseId, Nonce, StoreError, Version};
-use tenure::store::LeaseStore;
 use tenure::store::azure::Azure;
+use tenure::store::{Finding, LeaseStore};
 
 use crate::azure::blob_server::BlobServer;
 
@@ -41,6 +41,12 @@ pub fn bid_as(identity: &str, number: u128) -> Bid {
     }
 }
 
+/// Returns the bid of the candidate with a number for the present version.
+pub async fn bid_on(store: &(impl LeaseStore + ?Sized), number: u128) -> Bid {
+    let seen = soon(store.read()).await.expect("a read").version;
+    Bid { seen, ..bid(number) }
+}
+
 pub fn open(settings: AzureSettings) -> Azure {
     Azure::open(settings).expect("the settings are good")
 }
@@ -71,6 +77,19 @@ pub fn outcome<T>(result: &Result<T, StoreError>) -> &'static str {
         Err(StoreError::RetryNow(_)) => "broken",
         Err(StoreError::Unknown(_)) => "unknown",
     }
+}
+
+/// Returns the cause and the words of a call whose outcome is unknown.
+pub fn failure<T: std::fmt::Debug>(outcome: Result<T, StoreError>) -> (Cause, String) {
+    match outcome {
+        Err(StoreError::Unknown(failure)) => (failure.cause, failure.message.into_owned()),
+        other => panic!("it is unknown, and not {other:?}"),
+    }
+}
+
+/// Returns what `doctor` has found of a subject.
+pub fn finding<'a>(found: &'a [Finding], subject: &str) -> &'a Finding {
+    found.iter().find(|it| it.subject == subject).unwrap_or_else(|| panic!("{subject}: {found:?}"))
 }
 
 /// Returns a server, and a store on it whose lease A holds with a term.
