@@ -242,7 +242,7 @@ impl Activating {
     /// goes first, or a store that takes longer than the retry-period would never be given the term.
     fn writes_next(&self, now: Moment) -> bool {
         let write_first = self.write.overdue(now) >= self.held.renewal.overdue(now);
-        self.until_write(now).is_zero() && (write_first || !self.held.renewal.due(now))
+        self.until_write(now).is_zero() && write_first
     }
 
     /// Returns whether the write of the term has failed for so long that the lease is given up. A

@@ -89,7 +89,6 @@ impl Election {
                 self.withdraw(Reason::Unhealthy, now, entropy);
             }
         }
-        self.apply_deadlines(now, entropy);
         self.queue_request(now);
     }
 
@@ -105,7 +104,6 @@ impl Election {
                 self.notify_transition(Reason::MaintenanceOver, None, now);
             }
         }
-        self.apply_deadlines(now, entropy);
         self.queue_request(now);
     }
 
