@@ -186,3 +186,20 @@ pub const TRANSITIONS: [(State, State, Reason); 75] = {
         (S::Draining, S::Stopped, R::Lost),
     ]
 };
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_leadership_that_lapses_or_is_refused_is_lost_involuntarily_and_no_other() {
+        for (from, to, reason) in TRANSITIONS {
+            let transition = Transition { from, to, reason, term: None, leadership: None };
+            let is_loss = matches!(
+                (from, reason),
+                (State::Leader | State::Jeopardy, Reason::Lapsed | Reason::Lost)
+            );
+            assert_eq!(transition.is_involuntary_loss(), is_loss, "{transition:?}");
+        }
+    }
+}

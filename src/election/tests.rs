@@ -147,10 +147,21 @@ impl Bench {
         }
     }
 
-    fn tick(&mut self) {
+    /// Hands in an input, and takes what the election outputs.
+    fn handle(&mut self, input: Input) -> Result<Progress, Refusal> {
         let entropy = self.entropy();
-        self.election.handle_timeout(self.now, entropy);
+        let outcome = self.election.handle(input, self.now, entropy);
         self.drain();
+        outcome
+    }
+
+    /// Hands in an input that is no command, which is never refused.
+    fn event(&mut self, input: Input) {
+        assert_eq!(self.handle(input), Ok(Progress::Done));
+    }
+
+    fn tick(&mut self) {
+        self.event(Input::Timeout);
     }
 
     /// Advances all clocks without calling the election.
@@ -179,10 +190,8 @@ impl Bench {
 
     /// Answers the request in flight.
     fn answer(&mut self, answer: Result<Answer, StoreError>) {
-        let request = self.request.take().expect("a request is under way");
-        let entropy = self.entropy();
-        self.election.handle_answer(request.id, answer, self.now, entropy);
-        self.drain();
+        let id = self.request.take().expect("a request is under way").id;
+        self.event(Input::Answer { id, answer });
     }
 
     /// Lets time pass until the named request is in flight; returns how many milliseconds that
@@ -204,41 +213,33 @@ impl Bench {
     }
 
     fn wake_up(&mut self) {
-        let entropy = self.entropy();
-        self.election.handle_wakeup(self.now, entropy);
-        self.drain();
+        self.report(None);
+    }
+
+    /// Hands in a report of the store that names this holder.
+    fn report(&mut self, held_by: Option<Nonce>) {
+        self.event(Input::Changed(Change::News { held_by }));
     }
 
     fn resign(&mut self) {
-        let entropy = self.entropy();
-        self.election.handle_resign(self.now, entropy);
-        self.drain();
+        self.event(Input::Resign);
     }
 
     fn command(&mut self, command: Command) -> Result<Progress, Refusal> {
-        let entropy = self.entropy();
-        let outcome = self.election.handle(Input::Command(command), self.now, entropy);
-        self.drain();
-        outcome
+        self.handle(Input::Command(command))
     }
 
     /// Hands in the result of the one probe, which began in this term.
     fn probe_result(&mut self, healthy: bool, term: Option<u64>) {
-        let entropy = self.entropy();
-        self.election.handle_probe_result(0, healthy, term, self.now, entropy);
-        self.drain();
+        self.event(Input::ProbeResult { probe: 0, healthy, begun_in: term });
     }
 
     fn maintenance(&mut self, imminent: bool) {
-        let entropy = self.entropy();
-        self.election.handle_maintenance(imminent, self.now, entropy);
-        self.drain();
+        self.event(Input::Maintenance { imminent });
     }
 
     fn workload_exited(&mut self, term: u64, hold_off: Option<Duration>) {
-        let entropy = self.entropy();
-        self.election.handle_workload_exited(term, hold_off, self.now, entropy);
-        self.drain();
+        self.event(Input::WorkloadExited { term, hold_off });
     }
 
     /// Returns the nonce of the lease that the candidate holds.
@@ -247,9 +248,7 @@ impl Bench {
     }
 
     fn publish_acked(&mut self) {
-        let entropy = self.entropy();
-        self.election.handle_publish_acked(self.now, entropy);
-        self.drain();
+        self.event(Input::PublishAcked);
     }
 
     fn state(&self) -> State {

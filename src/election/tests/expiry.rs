@@ -10,10 +10,7 @@ fn claim(renewal: u64) -> Claim {
 
 /// The store shows a renewal.
 fn show(bench: &mut Bench, renewal: u64) {
-    let entropy = bench.entropy();
-    let change = Change::Renewal(claim(renewal));
-    let _ = bench.election.handle(Input::Changed(change), bench.now, entropy);
-    bench.drain();
+    bench.event(Input::Changed(Change::Renewal(claim(renewal))));
 }
 
 /// The duration of the observed lease, longer than that of the candidate.

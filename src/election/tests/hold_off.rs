@@ -353,6 +353,16 @@ fn r8_a_lease_is_not_released_while_processes_of_its_term_live() {
 }
 
 #[test]
+fn a_drain_ends_with_the_processes_of_its_term() {
+    let mut bench = Bench::leader_with(escorting());
+    bench.command(Command::StepDown { hold_off: ms(0) }).unwrap();
+    bench.publish_acked();
+    bench.workload_exited(8, None);
+    assert_eq!((bench.state(), bench.reason()), (State::Standby, Some(Reason::Drained)));
+    bench.expect("release");
+}
+
+#[test]
 fn r8_a_process_that_survives_keeps_the_lease_until_it_expires() {
     let mut bench = Bench::leader_with(escorting());
     bench.command(Command::StepDown { hold_off: ms(0) }).unwrap();

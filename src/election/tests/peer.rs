@@ -45,10 +45,8 @@ impl Bench {
 
     /// Hands in a notice, and returns what it has changed.
     pub(super) fn notify(&mut self, notice: PeerNotice) -> PeerOutcome {
-        let entropy = self.entropy();
         let counted = notice.kind();
-        self.election.handle(Input::Peer(notice), self.now, entropy).unwrap();
-        self.drain();
+        self.event(Input::Peer(notice));
         match self.notices.last() {
             Some(Notice::Peer { kind, outcome }) if *kind == counted => *outcome,
             other => panic!("a notice that is not counted: {other:?}"),
@@ -188,6 +186,15 @@ fn a_candidate_that_holds_the_lease_or_has_resigned_ignores_notices() {
 }
 
 #[test]
+fn r6_a_notice_after_the_deadline_finds_the_leadership_over() {
+    let mut bench = Bench::leader();
+    bench.sleep(DEADLINE);
+    assert_eq!(bench.notify(holding(9)), PeerOutcome::Applied);
+    assert_eq!((bench.state(), bench.reason()), (State::Standby, Some(Reason::Lapsed)));
+    assert!(bench.request.is_none(), "a lapsed lease is not renewed");
+}
+
+#[test]
 fn notices_before_a_leadership_have_no_effect_after_it() {
     let mut bench = Bench::notified();
     bench.notify(released(8, true));
@@ -199,6 +206,16 @@ fn notices_before_a_leadership_have_no_effect_after_it() {
     bench.answer(refused());
     assert_eq!(bench.reason(), Some(Reason::Lost));
     assert_eq!(bench.next("read"), RETRY);
+
+    // The lease has run out, and the stream of its leader is there until the grant.
+    let mut bench = Bench::notified();
+    bench.next_while_notified(8);
+    bench.answer(Ok(free(Some(8))));
+    bench.answer(Ok(grant(Some(8))));
+    bench.answer(Ok(Answer::Term(9)));
+    bench.next("renew");
+    bench.answer(refused());
+    assert_eq!(bench.next("read"), RETRY, "not when that stream would have been silent");
 }
 
 #[test]

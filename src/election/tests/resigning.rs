@@ -390,6 +390,7 @@ fn r8_a_lapse_by_a_clock_set_forward_waits_for_the_other_clock() {
     assert_eq!(bench.reason(), Some(Reason::Lapsed));
     bench.publish_acked();
     for _ in 0..LEASE - DEADLINE + 2 * REQUEST {
+        assert!(!bench.notices.contains(&Notice::ReleaseUnknown), "it may be released yet");
         bench.sleep(1);
         bench.tick();
         let name = bench.request.as_ref().map(|it| it.op.name());

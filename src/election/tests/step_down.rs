@@ -330,7 +330,7 @@ fn a_paused_candidate_looks_and_never_bids_until_it_resumes() {
         assert_eq!(bench.state(), State::Paused);
     }
     assert_eq!(bench.command(Command::Resume), Ok(Progress::Done));
-    assert_eq!(bench.state(), State::Standby);
+    assert_eq!((bench.state(), bench.reason()), (State::Standby, Some(Reason::Resumed)));
     bench.next("read");
     bench.answer(Ok(free(Some(7))));
     bench.expect("acquire");

@@ -24,7 +24,7 @@ fn lost(is_heir: bool, jitter: f32) -> Bench {
 /// Returns the reads of these that are not those of a poll.
 fn at_the_end(reads: &[u64]) -> Vec<u64> {
     let earliest = LEASE - SENT_AGO;
-    let is_at_the_end = |at: &&u64| (earliest..=LEASE + GRACE + 150).contains(*at);
+    let is_at_the_end = |at: &&u64| (earliest..=LEASE + GRACE + 151).contains(*at);
     reads.iter().filter(is_at_the_end).copied().collect()
 }
 
@@ -47,6 +47,12 @@ fn a_stream_that_is_silent_for_two_retry_periods_is_lost() {
     assert_eq!(bench.next("read"), 2 * RETRY);
     bench.answer(Ok(held(Some(8))));
     assert_eq!(bench.next("read"), RETRY);
+
+    // However soon the next renewal is announced.
+    let mut bench = Bench::standby();
+    let (sent_ago, lease, next) = (ms(50), ms(LEASE), ms(100));
+    bench.notify(PeerNotice::Holding { term: 8, sent_ago, lease, next });
+    assert_eq!(bench.next("read"), 2 * RETRY);
 }
 
 #[test]
@@ -91,13 +97,15 @@ fn a_loss_during_a_read_is_followed_by_a_read() {
 #[test]
 fn the_heir_reads_from_the_earliest_end_of_the_lease_until_after_the_latest() {
     let mut bench = lost(true, 0.3);
-    let reads = at_the_end(&bench.reads_within(2 * LEASE, &held(Some(8))));
+    let reads = at_the_end(&bench.reads_within(LEASE + 2 * GRACE, &held(Some(8))));
     let first = LEASE - SENT_AGO;
     assert!(reads.contains(&first), "{reads:?}");
     let expected: Vec<u64> = (0..4).map(|step| first + step * 350 / 3).collect();
     let missing: Vec<_> =
         expected.iter().filter(|at| !reads.iter().any(|it| it.abs_diff(**at) <= 1)).collect();
     assert!(missing.is_empty(), "{missing:?} are missing in {reads:?}");
+    let polls = bench.reads_within(3 * RETRY, &held(Some(8)));
+    assert!(polls.windows(2).all(|it| it[1] - it[0] >= RETRY / 2), "it reads on: {polls:?}");
 }
 
 #[test]
@@ -108,6 +116,8 @@ fn the_others_read_50_to_150_ms_later() {
         let first = LEASE - SENT_AGO + delay;
         let is_first = |at: &u64| (first..=first + 1).contains(at);
         assert!(reads.iter().any(is_first), "{reads:?} with jitter {jitter}");
+        let last = LEASE + GRACE + delay;
+        assert!(reads.iter().any(|at| at.abs_diff(last) <= 2), "{reads:?} with jitter {jitter}");
         assert!(reads.iter().all(|at| *at >= first || at % (RETRY / 2) == 0), "{reads:?}");
     }
 }
@@ -188,6 +198,11 @@ fn where_the_store_says_when_the_lease_ends_it_is_read_then() {
         bench.answer(Ok(ends_in(1)));
         assert!(bench.next("read") <= 1 + delay + 125);
     }
+    // Two clocks judge that end, so it is read for a while longer.
+    let mut bench = lost(true, 0.5);
+    bench.answer(Ok(ends_in(RETRY - 100)));
+    bench.pass(RETRY - 100);
+    assert_eq!(bench.reads_within(GRACE + RETRY, &held(Some(8)))[..4], [0, 100, 200, 300]);
     // It is renewed meanwhile, as the notices say.
     let mut bench = Bench::notified();
     bench.next_while_notified(8);

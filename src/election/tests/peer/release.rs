@@ -27,6 +27,7 @@ fn the_others_read_when_the_heir_has_had_time_to_acquire_the_lease() {
         bench.jitter = jitter;
         bench.notify(released(8, false));
         assert!(bench.request.is_none());
+        assert_eq!(bench.election.poll_timeout(bench.now), ms(wait));
         assert_eq!(bench.next("read"), wait, "jitter {jitter}");
         bench.answer(Ok(held(Some(9))));
         assert!(bench.request.is_none(), "no bid, and one read");
@@ -35,35 +36,27 @@ fn the_others_read_when_the_heir_has_had_time_to_acquire_the_lease() {
 
 #[test]
 fn the_others_leave_the_lease_to_the_heir_where_the_store_reports_the_release_too() {
-    let report = |bench: &mut Bench| {
-        let entropy = bench.entropy();
-        bench
-            .election
-            .handle(Input::Changed(Change::News { held_by: None }), bench.now, entropy)
-            .unwrap();
-        bench.drain();
-    };
     for is_notified_first in [true, false] {
         let mut bench = Bench::notified();
         if is_notified_first {
             bench.notify(released(8, false));
         }
-        report(&mut bench);
+        bench.report(None);
         assert!(bench.request.is_none());
         if !is_notified_first {
             bench.notify(released(8, false));
         }
         assert_eq!(bench.next("read"), RETRY * 3 / 8, "the jitter is a half");
         bench.answer(Ok(held(Some(9))));
-        report(&mut bench);
+        bench.report(None);
         bench.expect("read");
     }
     let mut heir = Bench::notified();
     heir.notify(PeerNotice::Draining { term: 8, is_heir: true });
-    report(&mut heir);
+    heir.report(None);
     heir.expect("read");
     let mut alone = Bench::standby();
-    report(&mut alone);
+    alone.report(None);
     alone.expect("read");
 }
 
