@@ -124,3 +124,21 @@ impl Control {
         let _ = self.inbox.send(message).await;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_driver_is_leaving_once_it_was_asked_to_resign_or_marked() {
+        let (control, _inbox) = Control::new();
+        assert!(control.leaving().now_or_never().is_none());
+        control.mark_leaving();
+        assert!(control.leaving().now_or_never().is_some());
+        let (control, _inbox) = Control::new();
+        control.resign().await;
+        assert!(control.leaving().now_or_never().is_some());
+    }
+}

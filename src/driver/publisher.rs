@@ -145,7 +145,7 @@ mod tests {
     use super::*;
     use crate::election::{Belief, HoldOff, Holder, Reason, Standing, State, StoreHealth};
     use crate::lease::{Candidate, Cause, Failure, Nonce, StoreError, Successor};
-    use crate::status::{ProbeState, RouteState};
+    use crate::status::{ProbeState, RouteState, Verified};
 
     fn at(seconds: u64) -> Moment {
         let reading = Duration::from_secs(seconds);
@@ -288,6 +288,7 @@ mod tests {
             ..Published::first(standing(Standing::Standby))
         };
         let (sender, mut published) = watch::channel(first);
+        let reader = published.clone();
         let mut publisher = Publisher::new(sender, PublishAcks::none());
         let mut index_after = |record: &dyn Fn(&mut Publisher)| {
             record(&mut publisher);
@@ -314,11 +315,19 @@ mod tests {
         assert_eq!(index_after(&route(Some("forbidden"))), (4, true));
         assert_eq!(index_after(&route(Some("forbidden"))), (4, false));
         assert_eq!(index_after(&route(None)), (5, true));
-        let last = published.borrow();
-        let message = last.probes[0].last.as_ref().map(|it| it.message.as_str());
-        assert_eq!(message, Some("refused"));
-        let agreement = last.route_agreement(at(5)).unwrap();
-        assert_eq!((agreement.agrees, agreement.since), (false, Duration::from_secs(5)));
+        let verified = Some(Verified { at: at(2), valid_for: Duration::from_secs(60) });
+        let says = Some(Judgement::of(&standing(Standing::Standby), at(2)).role());
+        let same = RouteReport { says, verified, ..Default::default() };
+        let agrees = |it: &mut Publisher| it.route(same.clone());
+        let message = reader.borrow().probes[0].last.as_ref().map(|it| it.message.clone());
+        assert_eq!(message.as_deref(), Some("refused"));
+        let agreement = || {
+            let agreement = reader.borrow().route_agreement(at(5)).unwrap();
+            (agreement.agrees, agreement.since)
+        };
+        assert_eq!(agreement(), (false, Duration::from_secs(5)));
+        assert_eq!(index_after(&agrees), (6, true));
+        assert_eq!(agreement(), (true, Duration::from_secs(2)), "since the publication");
     }
 
     #[test]

@@ -255,6 +255,8 @@ fn place(path: &Path) -> io::Result<(Directory, &OsStr)> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::File;
+    use std::sync::Mutex;
     use std::sync::atomic::{AtomicBool, Ordering};
     use std::time::Duration;
 
@@ -299,32 +301,77 @@ mod tests {
         Published { index: sequence, sequence, ..Published::first(status) }
     }
 
-    #[tokio::test]
-    async fn a_disk_that_hangs_holds_up_its_own_file_alone() {
-        let directory = tempfile::tempdir().unwrap();
-        let paths = ["hangs.json", "well.json"].map(|it| directory.path().join(it));
-        let files = paths.clone().map(|path| StatusFile { path, format: FileFormat::Json });
-        let about = About {
+    fn about() -> About {
+        About {
             election: "orders".to_owned(),
             identity: "us".to_owned(),
             instance: "us-1".to_owned(),
             boot_id: "this".to_owned(),
             store: "memory",
             lease_duration: Duration::from_secs(15),
-        };
+        }
+    }
+
+    async fn start(
+        files: Vec<StatusFile>,
+        metrics: &Metrics,
+        published: watch::Receiver<Published>,
+    ) -> (Writer, PublishAcks) {
+        let started = Writer::start(files, about(), metrics.clone(), published, Outside::REAL);
+        started.await.unwrap()
+    }
+
+    /// Returns how many errors are counted.
+    fn errors(metrics: &Metrics) -> u64 {
+        let text = metrics.text(&published(1, Standing::Starting), 0, clock::now());
+        let line = text.lines().find(|it| it.starts_with("tenure_status_file_errors_total{"));
+        line.and_then(|it| it.split(' ').next_back()?.parse().ok()).unwrap()
+    }
+
+    #[tokio::test]
+    async fn an_error_is_logged_once_and_so_is_its_end() {
+        let directory = tempfile::tempdir().unwrap();
+        let [log, place] = ["log", "place"].map(|it| directory.path().join(it));
+        let to = Mutex::new(File::create(&log).unwrap());
+        let lines = tracing_subscriber::fmt().with_ansi(false).with_writer(to);
+        let _collected = tracing::subscriber::set_default(lines.finish());
+        std::fs::create_dir(&place).unwrap();
+        let file = StatusFile { path: place.join("status.json"), format: FileFormat::Json };
         let (sender, receiver) = watch::channel(published(1, Standing::Starting));
-        let metrics = Metrics::new(&about, false);
-        let errors = {
-            let (metrics, published) = (metrics.clone(), published(1, Standing::Starting));
-            move || {
-                let text = metrics.text(&published, 0, clock::now());
-                let line =
-                    text.lines().find(|it| it.starts_with("tenure_status_file_errors_total{"));
-                line.and_then(|it| it.split(' ').next_back()?.parse::<u64>().ok()).unwrap()
+        let metrics = Metrics::new(&about(), false);
+        let (writer, mut acks) = start(vec![file], &metrics, receiver).await;
+        let test = async {
+            std::fs::remove_dir_all(&place).unwrap();
+            for count in 1..3 {
+                sender.send_replace(published(1 + count, Standing::Standby));
+                while errors(&metrics) < count {
+                    tokio::time::sleep(Duration::from_millis(5)).await;
+                }
             }
+            std::fs::create_dir(&place).unwrap();
+            for sequence in 4..6 {
+                sender.send_replace(published(sequence, Standing::Standby));
+                acks.reached(sequence).await;
+            }
+            drop(sender);
         };
-        let started = Writer::start(files.to_vec(), about, metrics, receiver, Outside::REAL).await;
-        let (mut writer, mut acks) = started.unwrap();
+        let both = async { tokio::join!(test, writer.run()) };
+        timeout(Duration::from_secs(20), both).await.expect("it ends");
+        let text = std::fs::read_to_string(log).unwrap();
+        for part in ["ERROR", "can be written again"] {
+            assert_eq!(text.matches(part).count(), 1, "{part} in:\n{text}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_disk_that_hangs_holds_up_its_own_file_alone() {
+        let directory = tempfile::tempdir().unwrap();
+        let paths = ["hangs.json", "well.json"].map(|it| directory.path().join(it));
+        let files = paths.clone().map(|path| StatusFile { path, format: FileFormat::Json });
+        let (sender, receiver) = watch::channel(published(1, Standing::Starting));
+        let metrics = Metrics::new(&about(), false);
+        let errors = || errors(&metrics);
+        let (mut writer, mut acks) = start(files.to_vec(), &metrics, receiver).await;
         writer.0.iter_mut().for_each(|it| it.outside.replace = hangs_for_one);
         let [mut hung, mut well] = [0, 1].map(|number: usize| acks.of(number));
         let bound = Duration::from_secs(20);

@@ -7,14 +7,16 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tenure::clock::Moment;
 use tenure::driver::{Control, Driver, EventLog, Publisher};
-use tenure::election::{Config, Election, State};
+use tenure::election::{Config, Election, PeerNotice, State};
 use tenure::lease::{
     Bid, Candidate, Cause, Failure, Grant, LeaseId, Nonce, Rules, Snapshot, StoreError, Successor,
     Version,
 };
 use tenure::metrics::Metrics;
 use tenure::status::publish_acks::PublishAcks;
-use tenure::status::{About, CandidateTable, Heartbeat, Maintenance, Published};
+use tenure::status::{
+    About, CandidateTable, Heartbeat, Maintenance, Published, RouteReport, RouteState,
+};
 use tenure::store::memory::Memory;
 use tenure::store::{BreakOutcome, Finding, LeaseAdmin, LeaseStore};
 use tokio::sync::watch;
@@ -75,7 +77,10 @@ impl Running {
             store: store.kind(),
             lease_duration: Duration::from_secs(15),
         };
-        let first = Published::first(election.status());
+        let first = Published {
+            route: Some(RouteState::new("label", now())),
+            ..Published::first(election.status())
+        };
         let (sender, published) = watch::channel(first);
         let (heartbeat, metrics) = (Heartbeat::default(), Metrics::new(&about, false));
         let (control, inbox) = Control::new();
@@ -314,6 +319,8 @@ async fn what_other_tasks_report_is_published() {
         leader.until(State::Leader).await;
         let table = CandidateTable { at: now(), is_current: true, candidates: [].into() };
         leader.control.candidates_reported(table).await;
+        let report = RouteReport { last_error: Some("forbidden".to_owned()), ..Default::default() };
+        leader.control.route_reported(report).await;
         let announced = Maintenance {
             event_id: "1".to_owned(),
             kind: "Reboot",
@@ -325,6 +332,8 @@ async fn what_other_tasks_report_is_published() {
         leader.until(State::Unhealthy).await;
         let published = leader.published.borrow();
         assert!(published.candidates.is_some() && published.maintenance.is_some());
+        let route = published.route.as_ref().expect("there is one");
+        assert_eq!(route.report.last_error.as_deref(), Some("forbidden"));
     })
     .await;
 }
@@ -426,10 +435,13 @@ async fn the_loop_updates_its_heartbeat_and_counters() {
         tokio::time::sleep(Duration::from_secs(5)).await;
         assert!(leader.heartbeat.count() >= before + 5, "at least once a second");
         assert_eq!(leader.state(), State::Leader);
+        leader.control.peer_notified(PeerNotice::Lost).await;
+        tokio::time::sleep(Duration::from_millis(1)).await;
         let text = leader.metrics.text(&leader.published.borrow(), 0, now());
         for (name, labels) in [
             ("tenure_store_requests_total", "op=\"renew\",outcome=\"ok\""),
             ("tenure_transitions_total", "reason=\"term-written\",to=\"leader\""),
+            ("tenure_peer_notices_total", "kind=\"lost\",outcome=\"not-standby\""),
         ] {
             let is_counted = |line: &&str| line.starts_with(name) && line.contains(labels);
             let counted = text.lines().find(is_counted);
