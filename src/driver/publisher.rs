@@ -142,6 +142,8 @@ mod tests {
     use std::sync::Arc;
     use std::time::Duration;
 
+    use futures::FutureExt;
+
     use super::*;
     use crate::election::{Belief, HoldOff, Holder, Reason, Standing, State, StoreHealth};
     use crate::lease::{Candidate, Cause, Failure, Nonce, StoreError, Successor};
@@ -190,6 +192,29 @@ mod tests {
         seen.push(index(30));
         assert!(seen.is_sorted_by(|a, b| a < b), "{seen:?}");
         assert_eq!(published.borrow().sequence, 6);
+    }
+
+    #[test]
+    fn r8_the_first_passive_publication_after_active_is_awaited_and_no_other() {
+        let (written, acks) = PublishAcks::channel();
+        let (sender, published) = watch::channel(Published::first(standing(Standing::Standby)));
+        let mut publisher = Publisher::new(sender, acks);
+        // Each write is acknowledged only after the next publication.
+        for (status, acked) in [
+            (standing(Standing::Activating), false),
+            (leader(0, false), false),
+            (leader(5, false), false),
+            (standing(Standing::Standby), false),
+            (standing(Standing::Paused), true),
+            (standing(Standing::Standby), false),
+        ] {
+            publisher.publish(status, None, || at(0));
+            assert!(publisher.publish_acked().now_or_never().is_none(), "it is not written yet");
+            let sequence = published.borrow().sequence;
+            written.send_replace(sequence - 1);
+            let is_acked = publisher.publish_acked().now_or_never().is_some();
+            assert_eq!(is_acked, acked, "publication {sequence}");
+        }
     }
 
     #[test]

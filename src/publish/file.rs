@@ -349,7 +349,7 @@ mod tests {
                 }
             }
             std::fs::create_dir(&place).unwrap();
-            for sequence in 4..6 {
+            for sequence in 4..7 {
                 sender.send_replace(published(sequence, Standing::Standby));
                 acks.reached(sequence).await;
             }
