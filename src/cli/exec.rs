@@ -209,7 +209,15 @@ async fn together(sidecar: Sidecar, supervisor: Supervisor) -> anyhow::Result<u8
                 }
             },
             number = last(&mut signals) => return Ok(u8::try_from(128 + number).unwrap_or(u8::MAX)),
-            () = &mut lead => return Ok(code.unwrap_or_default()),
+            () = &mut lead => {
+                if let Some(code) = code {
+                    return Ok(code);
+                }
+                // The supervisor has not seen the last publication yet.
+                let (SupervisorExit::AtOnce(code) | SupervisorExit::AfterRelease { code, .. }, _) =
+                    supervise.await;
+                return Ok(code);
+            }
         }
     }
 }

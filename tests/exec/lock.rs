@@ -42,6 +42,22 @@ fn once_exits_with_the_commands_code_or_128_plus_the_signal() {
 }
 
 #[test]
+fn once_that_is_ended_before_its_command_ran_does_not_look_successful() {
+    let place = Place::new();
+    let _holder = held(&place);
+    let store = place.store();
+    for (once, code) in [(&["--once"][..], 143), (&[], 0)] {
+        let flags = [&["--store", &store], QUICK, once].concat();
+        let mut waiting = Process::exec("it", &flags, &["true"]);
+        until(BOUND, "it waits for the lease", || {
+            waiting.log().contains("\"to\":\"standby\"").then_some(())
+        });
+        waiting.signal(Signal::TERM);
+        assert_eq!(waiting.wait(BOUND).code(), Some(code), "{once:?}");
+    }
+}
+
+#[test]
 fn a_command_that_cannot_be_run_is_reported_before_a_lease_is_acquired() {
     let place = Place::new();
     let script = place.path().join("script");
