@@ -74,3 +74,20 @@ fn code(status: WaitStatus) -> u8 {
     let code = status.exit_status().or(status.terminating_signal().map(|it| 128 + it));
     code.and_then(|it| u8::try_from(it).ok()).unwrap_or(1)
 }
+
+#[cfg(test)]
+mod tests {
+    use rustix::process::waitpid;
+
+    use super::*;
+
+    #[test]
+    fn the_exit_code_is_that_of_a_shell() {
+        for (script, expected) in [("exit 3", 3), ("kill -KILL $$", 137)] {
+            let mut child = Command::new("sh").args(["-c", script]).spawn().unwrap();
+            let ended = waitpid(Some(Pid::from_child(&child)), WaitOptions::empty()).unwrap();
+            assert_eq!(ended.map(|(_, status)| code(status)), Some(expected), "{script}");
+            assert!(child.wait().is_err(), "it is reaped already");
+        }
+    }
+}
