@@ -2,7 +2,7 @@
 //!
 //! The binary `exec_kernel` plays all pairs of events; here, all single events and a part of the pairs.
 
-use simulator::kernel::{Extent, Script, explore, play};
+use simulator::kernel::{Event, Extent, Script, explore, play};
 
 /// Plays scripts; a failure is printed as a script that replays it.
 fn assert_holds(extent: Extent, at_least: [u64; 4]) {
@@ -35,4 +35,18 @@ fn a_script_without_events_runs_one_command_to_the_end() {
     let outcome = play(&Script::default(), true);
     assert_eq!(outcome.violation, None);
     assert_eq!(outcome.log.iter().filter(|it| it.contains("executes the command")).count(), 1);
+}
+
+#[test]
+fn a_term_that_ends_before_its_command_starts_is_reported() {
+    for event in [Event::StepDown, Event::Term] {
+        let ends_unseen = |place| {
+            let outcome = play(&Script { once: false, events: vec![(place, event)] }, true);
+            assert_eq!(outcome.violation, None, "{event:?}@{place}");
+            let first = |line: &&String| line.contains("Reaper") || line.contains("is reported");
+            outcome.log.iter().find(first).is_some_and(|it| it.contains("is reported"))
+        };
+        // One of them is the place at which the answer of the store grants the lease.
+        assert!((1..20).any(ends_unseen), "{event:?}");
+    }
 }
