@@ -91,6 +91,12 @@ struct RunState {
     begun: Moment,
 }
 
+impl RunState {
+    fn new(begun: Moment) -> Self {
+        Self { running: None, vacated: 0, starts: 0, back_off: BackOff::new(), asked: None, begun }
+    }
+}
+
 enum Wakeup {
     Signal(i32),
     WatchdogEvent(Option<WatchdogEvent>),
@@ -107,14 +113,7 @@ impl Supervisor {
     }
 
     async fn run_to_end(&mut self) -> SupervisorExit {
-        let mut it = RunState {
-            running: None,
-            vacated: 0,
-            starts: 0,
-            back_off: BackOff::new(),
-            asked: None,
-            begun: self.kernel.now(),
-        };
+        let mut it = RunState::new(self.kernel.now());
         loop {
             let published = self.published.borrow_and_update().clone();
             if let Some(over) = self.turn(&mut it, &published).await {
@@ -368,5 +367,92 @@ async fn report(running: &mut Option<Child>) -> Option<WatchdogEvent> {
     match running {
         Some(running) => running.report().await,
         None => std::future::pending().await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Withheld;
+    use crate::election::{Belief, Status, StoreHealth};
+    use crate::exec::kernel::Linux;
+    use crate::status::About;
+    use crate::timer;
+
+    const STOP_TIMEOUT: Duration = Duration::from_mins(1);
+
+    fn published(standing: Standing, failures: u32) -> Published {
+        Published::first(Status {
+            standing,
+            since: Linux.now(),
+            holder: None,
+            successor: None,
+            hold_off: None,
+            workload_term: None,
+            released_term: None,
+            contact_due: None,
+            store: StoreHealth { failures, ..StoreHealth::default() },
+        })
+    }
+
+    /// Returns a supervisor that tries once (`--wait 0s`), and whose watchdogs fail to start.
+    fn supervisor() -> Supervisor {
+        let about = About {
+            election: String::new(),
+            identity: String::new(),
+            instance: String::new(),
+            boot_id: String::new(),
+            store: "memory",
+            lease_duration: Duration::from_secs(15),
+        };
+        let options = ExecOptions { wait: Some(Duration::ZERO), ..ExecOptions::default() };
+        Supervisor {
+            task: Task {
+                tenure: "tenure".into(),
+                program: "command".into(),
+                name: "command".into(),
+                arguments: Vec::new(),
+                stop_timeout: STOP_TIMEOUT,
+                withheld: Withheld::default(),
+            },
+            variables: Vec::new(),
+            mode: Mode { options, ..Mode::default() },
+            control: Control::new().0,
+            published: watch::channel(published(Standing::Starting, 0)).1,
+            metrics: Metrics::new(&about, false),
+            signals: Signals::of_test([]),
+            start: |_, _, _| Err(std::io::ErrorKind::Other.into()),
+            kernel: &Linux,
+            timer: timer::sleep,
+        }
+    }
+
+    #[tokio::test]
+    async fn a_command_starts_with_time_to_stop_it_and_not_after_a_signal() {
+        let mut supervisor = supervisor();
+        for (length, asked, starts) in [
+            (STOP_TIMEOUT * 2, None, 1),
+            (STOP_TIMEOUT, None, 0),
+            (STOP_TIMEOUT * 2, Some(signals::TERM), 0),
+        ] {
+            let now = Linux.now();
+            let belief = Belief { sent: now, length, suspended: false };
+            let leader = published(Standing::Leader { term: 1, belief, jeopardy: false }, 0);
+            let mut state = RunState { asked, ..RunState::new(now) };
+            let over = supervisor.turn(&mut state, &leader).await;
+            assert_eq!((over, state.starts), (None, starts), "{length:?}, {asked:?}");
+        }
+    }
+
+    #[test]
+    fn a_wait_of_zero_is_over_at_the_first_failure_of_the_store() {
+        let (supervisor, now) = (supervisor(), Linux.now());
+        for standing in [Standing::Starting, Standing::Standby] {
+            for (failures, over) in [(0, false), (1, true)] {
+                let published = published(standing.clone(), failures);
+                let has_waited = supervisor.has_waited(&RunState::new(now), &published, now);
+                assert_eq!(has_waited, over, "{standing:?}, {failures} failures");
+            }
+        }
     }
 }
