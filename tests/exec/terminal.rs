@@ -90,6 +90,23 @@ time.sleep(600)"
 }
 
 #[test]
+fn the_command_of_each_term_can_read_the_terminal() {
+    let place = Place::new();
+    let python = format!(
+        "{COUNT}
+is_first = not os.path.exists(place + '/got')
+ready('3' if is_first else '2')
+say(sys.stdin.readline().strip())
+if is_first: sys.exit(0)
+signal.signal(signal.SIGINT, lambda *_: sys.exit(130))
+ready('1')
+time.sleep(600)"
+    );
+    let (code, got) = on_a_terminal(&place, &[], r"first\n|second\n|\x03", &python);
+    assert_eq!((code, got.as_str()), (Some(0), "first\nsecond\n"));
+}
+
+#[test]
 fn as_process_1_tenure_reaps_orphans() {
     assert!(rustix::process::geteuid().is_root(), "namespaces of processes need root");
     let place = Place::new();
