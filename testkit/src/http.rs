@@ -1,5 +1,6 @@
-//! Clients and servers of the status listener.
+//! HTTP: the status listener, its clients, and servers of the tests' own.
 
+pub mod front;
 pub mod mounted;
 pub mod raw;
 pub mod server;

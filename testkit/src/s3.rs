@@ -3,3 +3,4 @@
 
 pub mod careless;
 pub mod server;
+pub mod turns;

@@ -1,15 +1,13 @@
 //! S3: the conformance suite on a real server without TLS and with it, the proof that a server honours
 //! conditions, where keys come from, and what doctor finds.
 
-use testkit::http::wire::Message;
+use testkit::http::front;
 use testkit::s3::careless::{self, Fault};
 use testkit::s3::server::{BUCKET, S3Server, USER};
 use testkit::stores::register_lock::RegisterLock;
 use testkit::stores::servers::{Plain, Secured, SharedServer, on_thread};
 use testkit::stores::{bids, conformance};
 
-use std::io::{BufReader, Write};
-use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -67,16 +65,20 @@ async fn nobody_leads_on_a_server_that_ignores_conditions() {
 #[tokio::test]
 async fn a_proxy_that_removes_conditions_makes_requests_invalid() {
     let server = shared().await;
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let proxy = format!("http://{}", listener.local_addr().unwrap());
-    let (url, removed) = (server.url(), Arc::new(AtomicUsize::new(0)));
+    let removed = Arc::<AtomicUsize>::default();
     let counted = Arc::clone(&removed);
-    std::thread::spawn(move || {
-        for client in listener.incoming().flatten() {
-            let (url, removed) = (url.clone(), Arc::clone(&counted));
-            std::thread::spawn(move || forward(client, &url, &removed));
-        }
+    let proxy = front::before(server.port, move |request, server| {
+        let text = String::from_utf8(request.bytes.clone()).unwrap();
+        let (head, body) = text.split_once("\r\n\r\n").unwrap();
+        let kept = head.lines().filter(|line| {
+            let is_condition = line.starts_with("if-match:") || line.starts_with("if-none-match:");
+            counted.fetch_add(usize::from(is_condition), Ordering::SeqCst);
+            !is_condition
+        });
+        let head = kept.collect::<Vec<_>>().join("\r\n");
+        server.forward(request, format!("{head}\r\n\r\n{body}").as_bytes())
     });
+    let proxy = format!("http://127.0.0.1:{proxy}");
     let store = open(&at(&proxy, server.settings("proxied")));
     let first = bid_on(&*store, A).await;
     let (cause, message) = failure(soon(store.acquire(&first)).await);
@@ -84,27 +86,6 @@ async fn a_proxy_that_removes_conditions_makes_requests_invalid() {
     assert!(message.contains("a proxy changes requests"), "{message}");
     assert!(removed.load(Ordering::SeqCst) > 0);
     assert!(soon(store.read()).await.unwrap().free);
-}
-
-/// Forwards requests without their conditions.
-fn forward(client: TcpStream, url: &str, removed: &AtomicUsize) {
-    let server = TcpStream::connect(url.trim_start_matches("http://")).unwrap();
-    let (mut from, mut back) = (BufReader::new(&client), BufReader::new(&server));
-    while let Ok(Some(request)) = Message::request(&mut from) {
-        let text = String::from_utf8(request.bytes.clone()).unwrap();
-        let (head, body) = text.split_once("\r\n\r\n").unwrap();
-        let kept = head.lines().filter(|line| {
-            let is_condition = line.starts_with("if-match:") || line.starts_with("if-none-match:");
-            removed.fetch_add(usize::from(is_condition), Ordering::SeqCst);
-            !is_condition
-        });
-        let head = kept.collect::<Vec<_>>().join("\r\n");
-        (&server).write_all(format!("{head}\r\n\r\n{body}").as_bytes()).unwrap();
-        let Ok(answer) = Message::answer(&mut back, &request) else { return };
-        if (&client).write_all(&answer.bytes).is_err() {
-            return;
-        }
-    }
 }
 
 #[tokio::test]
@@ -131,24 +112,13 @@ async fn keys_in_files_are_read_again_after_a_refusal() {
 
 /// Answers each request by the path in it, as the services of the platform do.
 fn platform(answers: &'static [(&'static str, String)]) -> Url {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let url = Url::parse(&format!("http://{}/", listener.local_addr().unwrap())).unwrap();
-    let serve = |client: TcpStream| {
-        let mut reader = BufReader::new(&client);
-        while let Ok(Some(request)) = Message::request(&mut reader) {
-            let text = String::from_utf8_lossy(&request.bytes).into_owned();
-            let found = answers.iter().find(|it| text.starts_with(it.0));
-            let (status, body) = found.map_or((404, ""), |it| (200, it.1.as_str()));
-            let head = format!("HTTP/1.1 {status} x\r\ncontent-length: {}\r\n\r\n", body.len());
-            (&client).write_all(format!("{head}{body}").as_bytes()).unwrap();
-        }
-    };
-    std::thread::spawn(move || {
-        for client in listener.incoming().flatten() {
-            std::thread::spawn(move || serve(client));
-        }
+    let port = front::serve(move |request| {
+        let line = request.first_line();
+        let found = answers.iter().find(|it| line.starts_with(it.0));
+        let (status, body) = found.map_or((404, ""), |it| (200, it.1.as_str()));
+        front::answer(status, "", body.as_bytes())
     });
-    url
+    Url::parse(&format!("http://127.0.0.1:{port}/")).unwrap()
 }
 
 #[tokio::test]

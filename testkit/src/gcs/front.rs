@@ -2,13 +2,12 @@
 //! Google's page on HTTP status codes refuses others, and gives the token as Google's services do: the
 //! metadata server, the token service, the Security Token Service, and the service that lends identities.
 
-use std::io::{BufReader, Write};
-use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::json;
 
+use crate::http::front;
 use crate::http::wire::Message;
 
 /// The token that it gives, and forwards requests with.
@@ -23,15 +22,11 @@ pub struct Front {
 impl Front {
     /// Starts one before an emulator on a port of loopback.
     pub fn before(emulator: u16) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-        let port = listener.local_addr().expect("an address").port();
         let denied = Arc::<AtomicBool>::default();
         let shared = Arc::clone(&denied);
-        std::thread::spawn(move || {
-            for client in listener.incoming().flatten() {
-                let denied = Arc::clone(&shared);
-                std::thread::spawn(move || serve(&client, emulator, &denied));
-            }
+        let port = front::before(emulator, move |request, emulator| {
+            let own = own_answer(request, shared.load(Ordering::SeqCst));
+            own.or_else(|| emulator.forward(request, &request.bytes))
         });
         Self { port, denied }
     }
@@ -39,33 +34,6 @@ impl Front {
     /// Takes the rights of the token away, or gives them back.
     pub fn deny(&self, denied: bool) {
         self.denied.store(denied, Ordering::SeqCst);
-    }
-}
-
-fn serve(mut client: &TcpStream, emulator: u16, denied: &AtomicBool) {
-    let mut from = BufReader::new(client);
-    let mut forward: Option<(TcpStream, BufReader<TcpStream>)> = None;
-    while let Ok(Some(request)) = Message::request(&mut from) {
-        let bytes = match own_answer(&request, denied.load(Ordering::SeqCst)) {
-            Some(answer) => answer,
-            None => {
-                let connected = forward.take().map(Ok).unwrap_or_else(|| {
-                    let stream = TcpStream::connect(("127.0.0.1", emulator))?;
-                    let reader = BufReader::new(stream.try_clone()?);
-                    Ok::<_, std::io::Error>((stream, reader))
-                });
-                let Ok((mut to, mut back)) = connected else { return };
-                if to.write_all(&request.bytes).is_err() {
-                    return;
-                }
-                let Ok(answer) = Message::answer(&mut back, &request) else { return };
-                forward = Some((to, back));
-                answer.bytes
-            }
-        };
-        if client.write_all(&bytes).is_err() {
-            return;
-        }
     }
 }
 
@@ -97,7 +65,5 @@ fn own_answer(request: &Message, denied: bool) -> Option<Vec<u8>> {
         _ if denied => refused(403, "forbidden", "does not have storage.objects.get access"),
         _ => return None,
     };
-    let body = body.to_string();
-    let head = format!("HTTP/1.1 {code} x\r\ncontent-length: {}\r\n\r\n", body.len());
-    Some([head, body].concat().into_bytes())
+    Some(front::answer(code, "", body.to_string().as_bytes()))
 }

@@ -98,7 +98,8 @@ impl Message {
         })
     }
 
-    fn first_line(&self) -> String {
+    /// Returns the line of the request, or of the status.
+    pub fn first_line(&self) -> String {
         let head = String::from_utf8_lossy(&self.bytes[..self.head]);
         head.lines().next().unwrap_or_default().to_owned()
     }

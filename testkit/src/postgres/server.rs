@@ -320,6 +320,8 @@ fn spawn(home: &Path, port: u16, files: Option<&Certificates>) -> Process {
         "shared_buffers=16MB".to_owned(),
         "log_min_messages=fatal".to_owned(),
         "wal_level=replica".to_owned(),
+        // In files of the server, not in /dev/shm, where they would outlast a server that is killed.
+        "dynamic_shared_memory_type=mmap".to_owned(),
     ];
     if let Some(files) = files {
         let text = |path: &Path| path.display().to_string();

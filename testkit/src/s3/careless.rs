@@ -2,10 +2,9 @@
 //! checks no signature.
 
 use std::collections::HashMap;
-use std::io::{BufReader, Write};
-use std::net::{TcpListener, TcpStream};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 
+use crate::http::front;
 use crate::http::wire::Message;
 
 /// What the server gets wrong.
@@ -26,30 +25,12 @@ type Objects = Mutex<HashMap<String, (u64, Vec<u8>)>>;
 
 /// Starts one on a free port of loopback; its threads end with the test. Returns its URL.
 pub fn start(fault: Fault) -> String {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    let url = format!("http://{}", listener.local_addr().expect("an address"));
-    let objects = Arc::<Objects>::default();
-    std::thread::spawn(move || {
-        for client in listener.incoming().flatten() {
-            let objects = Arc::clone(&objects);
-            std::thread::spawn(move || serve(&client, fault, &objects));
-        }
+    let objects = Objects::default();
+    let port = front::serve(move |request| {
+        let (status, tag, body) = answer(request, fault, &objects);
+        front::answer(status, &format!("etag: \"{tag}\"\r\n"), &body)
     });
-    url
-}
-
-fn serve(mut client: &TcpStream, fault: Fault, objects: &Objects) {
-    let mut reader = BufReader::new(client);
-    while let Ok(Some(request)) = Message::request(&mut reader) {
-        let (status, tag, body) = answer(&request, fault, objects);
-        let head = format!(
-            "HTTP/1.1 {status} x\r\netag: \"{tag}\"\r\ncontent-length: {}\r\n\r\n",
-            body.len()
-        );
-        if client.write_all(&[head.as_bytes(), &body].concat()).is_err() {
-            return;
-        }
-    }
+    format!("http://127.0.0.1:{port}")
 }
 
 fn answer(request: &Message, fault: Fault, objects: &Objects) -> (u16, u64, Vec<u8>) {

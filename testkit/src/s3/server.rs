@@ -15,6 +15,7 @@ use crate::paths::tool;
 use crate::ports::free_port;
 use crate::processes::process::{Process, until};
 use crate::processes::tool::run;
+use crate::s3::turns;
 use crate::stores::bids::REQUEST_TIMEOUT;
 use crate::stores::certificates::Certificates;
 use crate::stores::register_lock::RegisterServer;
@@ -33,6 +34,8 @@ const ROOT: (&str, &str) = ("root", "battery staple");
 /// A running server.
 pub struct S3Server {
     pub port: u16,
+    /// The port of what makes its reads atomic.
+    front: Option<u16>,
     pub process: Process,
     arguments: Vec<String>,
     files: Option<Certificates>,
@@ -87,11 +90,9 @@ impl S3Server {
             arguments.push(format!("--cert={}", files.server.cert.display()));
             arguments.push(format!("--key={}", files.server.key.display()));
         }
-        // Its ETags are in extended attributes: those in files of their own change at another time than
-        // the content, and a read shows the content of one state with the ETag of another.
         arguments.extend(["posix".to_owned(), made("objects")]);
         let process = spawn(home.path(), &arguments);
-        let mut it = Self { port, process, arguments, files, home };
+        let mut it = Self { port, front: None, process, arguments, files, home };
         until(PATIENCE, "versitygw is ready", || {
             let ended = it.process.has_ended();
             (ended || it.answers()).then_some(!ended)
@@ -152,7 +153,7 @@ impl S3Server {
     /// Returns its URL.
     pub fn url(&self) -> String {
         let scheme = if self.files.is_some() { "https" } else { "http" };
-        format!("{scheme}://127.0.0.1:{}", self.port)
+        format!("{scheme}://127.0.0.1:{}", self.front.unwrap_or(self.port))
     }
 
     /// Returns the arguments that name this store, for `tenure`.
@@ -241,7 +242,10 @@ impl S3Server {
 impl SharedServer for S3Server {
     fn shared() -> Arc<Self> {
         static SHARED: Shared<S3Server> = Shared::new();
-        SHARED.get(Self::start)
+        SHARED.get(|| {
+            let it = Self::start();
+            Self { front: Some(turns::before(it.port)), ..it }
+        })
     }
 
     fn shared_secured() -> Arc<Self> {
