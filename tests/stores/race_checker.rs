@@ -262,6 +262,29 @@ fn an_open_call_has_no_effect_after_its_end_and_one_that_had_no_effect_never_has
     }
 }
 
+/// An open call that a later call shows took effect by then, and its time counts from then at the latest.
+#[test]
+fn the_effect_of_an_open_call_is_before_the_calls_that_show_it() {
+    let (a, b) = (bid(1, "1"), bid(2, "1"));
+    let record = || Record { term: Some(7), ..Record::default() };
+    let reads = |tale: Tale, free| tale.reads(snapshot(free, record(), "1", None));
+    let unused = || reads(tale(Model { first_term: Some(7), ..Model::AZURE }), true);
+    let unknown = || Outcome::Unknown(Cause::Timeout, "no answer".to_owned());
+    let acquired = || unused().spans((3, 4), Asked::Acquire, Some(&a), unknown());
+    let refused = |tale: Tale| tale.call(Asked::Acquire, Some(&b), Answer::Refused);
+    refused(acquired().at(100)).right();
+    refused(reads(acquired(), false).at(14)).right();
+    refused(reads(acquired(), false).at(15)).wrong();
+
+    let breaks = Asked::Break { at_once: true };
+    let over = Answer::Broken(BreakOutcome::Held { record: record(), free_in: s(1) });
+    let broken = unused()
+        .call(Asked::Acquire, Some(&a), Answer::Granted(None))
+        .spans((9, 10), breaks, None, unknown())
+        .call(Asked::Break { at_once: false }, None, over);
+    reads(broken, true).right();
+}
+
 #[test]
 fn a_lease_ends_after_its_duration_and_neither_earlier_nor_later() {
     for (seconds, free, right) in

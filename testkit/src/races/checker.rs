@@ -11,8 +11,9 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::time::Duration;
 
-use super::history::{Answer, History, Outcome};
+use super::history::{Answer, Call, History, Outcome};
 use super::model::{Model, Register};
 
 /// Why a history is wrong.
@@ -46,7 +47,7 @@ pub fn check(model: &Model, history: &History) -> Result<(), Violation> {
     if let Some(index) = history.undecided_alone() {
         return wrong(format!("call {index} was alone, and has no definite answer"));
     }
-    let foreign = |call: &super::history::Call| matches!(call.answer(), Some(Answer::Foreign(_)));
+    let foreign = |call: &Call| matches!(call.answer(), Some(Answer::Foreign(_)));
     if let Some(index) = history.0.iter().position(foreign) {
         return wrong(format!("call {index} found a record that no client can have written"));
     }
@@ -98,8 +99,9 @@ impl<'a> Search<'a> {
         // Whatever is next was made before any missing call returned, and its effect came no earlier
         // than the last call of the order was made.
         let is_missing = |it: &&usize| missing & 1 << **it != 0;
-        let earliest = self.calls.iter().filter(is_missing).map(|it| call(*it).latest()).min();
-        let earliest = earliest.unwrap_or(u64::MAX);
+        let missing = || self.calls.iter().filter(is_missing).map(|it| call(*it));
+        let earliest = missing().map(Call::latest).min().unwrap_or(u64::MAX);
+        let by = missing().map(Call::latest_time).min().unwrap_or(Duration::MAX);
         let last_made = order.iter().map(|it| call(*it).invoked.order).max().unwrap_or(0);
         let next: Vec<usize> = self
             .calls
@@ -114,7 +116,7 @@ impl<'a> Search<'a> {
             })
             .collect();
         for index in next {
-            let Some(after) = self.model.perform(register, &self.history.0[index]) else {
+            let Some(after) = self.model.perform(register, &self.history.0[index], by) else {
                 continue;
             };
             let done = done | 1 << index;

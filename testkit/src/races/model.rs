@@ -171,14 +171,14 @@ impl Model {
         Duration::from_nanos(nanos)
     }
 
-    /// Returns the lock after a call; `None` if the call cannot have its answer now, or if it is open
-    /// and would change nothing.
-    pub fn perform(&self, register: &Register, call: &Call) -> Option<Register> {
+    /// Returns the lock after a call that took effect by this time; `None` if the call cannot have its answer
+    /// now, or if it is open and would change nothing.
+    pub fn perform(&self, register: &Register, call: &Call, by: Duration) -> Option<Register> {
         let mut next = Performing {
             model: self,
             register: register.clone(),
             from: call.invoked.time,
-            to: call.latest_time(),
+            to: call.latest_time().min(by),
         };
         let answer = call.answer();
         if answer == Some(&Answer::Refused) {
