@@ -119,7 +119,7 @@ impl Supervisor {
             if let Some(over) = self.turn(&mut it, &published).await {
                 return over;
             }
-            let sleep = self.until_look(&it);
+            let sleep = self.until_look(&it, self.kernel.now());
             let event = tokio::select! {
                 biased;
                 signal = self.signals.next() => Wakeup::Signal(signal),
@@ -341,12 +341,12 @@ impl Supervisor {
     }
 
     /// Returns the time until a limit may have passed.
-    fn until_look(&self, it: &RunState) -> Duration {
+    fn until_look(&self, it: &RunState, now: Moment) -> Duration {
         let (since, length) = match &it.running {
             Some(running) => (running.since, self.mode.options.max_hold),
             None => (it.begun, self.mode.options.wait.filter(|_| it.starts == 0)),
         };
-        let left = length.map(|it| it.saturating_sub(since.elapsed_max(self.kernel.now())));
+        let left = length.map(|it| it.saturating_sub(since.elapsed_max(now)));
         // A limit that has passed has been acted on already; what follows is an event.
         left.filter(|it| !it.is_zero()).unwrap_or(LONGEST_SLEEP).min(LONGEST_SLEEP)
     }
@@ -371,88 +371,4 @@ async fn report(running: &mut Option<Child>) -> Option<WatchdogEvent> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::config::Withheld;
-    use crate::election::{Belief, Status, StoreHealth};
-    use crate::exec::kernel::Linux;
-    use crate::status::About;
-    use crate::timer;
-
-    const STOP_TIMEOUT: Duration = Duration::from_mins(1);
-
-    fn published(standing: Standing, failures: u32) -> Published {
-        Published::first(Status {
-            standing,
-            since: Linux.now(),
-            holder: None,
-            successor: None,
-            hold_off: None,
-            workload_term: None,
-            released_term: None,
-            contact_due: None,
-            store: StoreHealth { failures, ..StoreHealth::default() },
-        })
-    }
-
-    /// Returns a supervisor that tries once (`--wait 0s`), and whose watchdogs fail to start.
-    fn supervisor() -> Supervisor {
-        let about = About {
-            election: String::new(),
-            identity: String::new(),
-            instance: String::new(),
-            boot_id: String::new(),
-            store: "memory",
-            lease_duration: Duration::from_secs(15),
-        };
-        let options = ExecOptions { wait: Some(Duration::ZERO), ..ExecOptions::default() };
-        Supervisor {
-            task: Task {
-                tenure: "tenure".into(),
-                program: "command".into(),
-                name: "command".into(),
-                arguments: Vec::new(),
-                stop_timeout: STOP_TIMEOUT,
-                withheld: Withheld::default(),
-            },
-            variables: Vec::new(),
-            mode: Mode { options, ..Mode::default() },
-            control: Control::new().0,
-            published: watch::channel(published(Standing::Starting, 0)).1,
-            metrics: Metrics::new(&about, false),
-            signals: Signals::of_test([]),
-            start: |_, _, _| Err(std::io::ErrorKind::Other.into()),
-            kernel: &Linux,
-            timer: timer::sleep,
-        }
-    }
-
-    #[tokio::test]
-    async fn a_command_starts_with_time_to_stop_it_and_not_after_a_signal() {
-        let mut supervisor = supervisor();
-        for (length, asked, starts) in [
-            (STOP_TIMEOUT * 2, None, 1),
-            (STOP_TIMEOUT, None, 0),
-            (STOP_TIMEOUT * 2, Some(signals::TERM), 0),
-        ] {
-            let now = Linux.now();
-            let belief = Belief { sent: now, length, suspended: false };
-            let leader = published(Standing::Leader { term: 1, belief, jeopardy: false }, 0);
-            let mut state = RunState { asked, ..RunState::new(now) };
-            let over = supervisor.turn(&mut state, &leader).await;
-            assert_eq!((over, state.starts), (None, starts), "{length:?}, {asked:?}");
-        }
-    }
-
-    #[test]
-    fn a_wait_of_zero_is_over_at_the_first_failure_of_the_store() {
-        let (supervisor, now) = (supervisor(), Linux.now());
-        for standing in [Standing::Starting, Standing::Standby] {
-            for (failures, over) in [(0, false), (1, true)] {
-                let published = published(standing.clone(), failures);
-                let has_waited = supervisor.has_waited(&RunState::new(now), &published, now);
-                assert_eq!(has_waited, over, "{standing:?}, {failures} failures");
-            }
-        }
-    }
-}
+mod tests;
