@@ -192,6 +192,14 @@ mod tests {
         assert_eq!(it.judge(at(5_999)), Action::Wait(ms(1)));
         assert_eq!(it.judge(at(6_000)), Action::Kill);
 
+        // Either clock alone ends it.
+        for (boot, raw) in [(6_000, 1_001), (1_001, 6_000)] {
+            let mut it = rule();
+            it.obey(order, at(1_000));
+            let now = Moment { boot: ms(boot), raw: ms(raw), wall: ms(1_000) };
+            assert_eq!(it.judge(now), Action::Kill);
+        }
+
         let mut it = rule();
         it.obey(WatchdogCommand::Terminate { signal: 15, within: ms(60_000) }, at(1_000));
         assert_eq!(it.judge(at(9_999)), Action::Wait(ms(1)));

@@ -70,7 +70,8 @@ mod tests {
     #[test]
     fn a_lease_of_kubernetes_is_the_same_by_api_server_namespace_and_name() {
         let around = settings("kubernetes:orders", "https://api.test:443");
-        let marks = handed_down(&around, &Environment::of([("A", "")]));
+        let outside = Environment::of([(VARIABLE, "another")]);
+        let marks = handed_down(&around, &outside);
         let inside = Environment::of([(VARIABLE, marks)]);
         for (store, api, refused) in [
             ("kubernetes:prod/orders", "https://api.test/", true),

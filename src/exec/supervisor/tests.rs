@@ -285,11 +285,51 @@ fn the_watchdog_is_told_of_each_deadline_once_and_of_the_end_of_the_term() {
     assert_eq!(child.why, Some(StopReason::Signal), "the first reason counts");
 }
 
+/// Standard input is no terminal that could be lent.
+#[test]
+fn a_command_that_stops_at_ctrl_z_is_continued_and_one_that_was_overdue_has_lost_its_lease() {
+    let (mut state, orders) = running(at(100));
+    let child = state.running.as_mut().unwrap();
+    let id = std::process::id().try_into().unwrap();
+    child.take(WatchdogEvent::Stopped(signals::TSTP));
+    assert_eq!(orders.take(), [], "it is not known to have started");
+    child.take(WatchdogEvent::Started { id, since: 0 });
+    child.take(WatchdogEvent::Stopped(signals::TSTP));
+    assert_eq!(orders.take(), [WatchdogCommand::Signal(signals::CONT)]);
+    for signal in [signals::TTIN, 19] {
+        child.take(WatchdogEvent::Stopped(signal));
+        assert_eq!(orders.take(), [], "signal {signal}");
+    }
+    child.take(WatchdogEvent::Overdue);
+    assert_eq!(child.why, Some(StopReason::Lost));
+}
+
+/// The wait was over at the first look.
+#[tokio::test]
+async fn a_run_without_a_lease_ends_unless_a_command_ran_or_a_signal_asked_for_the_end() {
+    for (standing, starts, asked, over) in [
+        (Standing::Standby, 0, None, Some(NO_LEASE)),
+        (Standing::Standby, 1, None, None),
+        (Standing::Standby, 0, Some(15), None),
+        (Standing::Stopped, 1, None, Some(0)),
+    ] {
+        let published = published(standing.clone(), 1);
+        let mut state = RunState { starts, asked, ..RunState::new(at(100)) };
+        let options = ExecOptions { wait: Some(Duration::ZERO), ..ExecOptions::default() };
+        let (ended, inputs) =
+            told(with(options), async |it| it.turn(&mut state, &published).await).await;
+        let over = over.map(|code| SupervisorExit::AfterRelease { code, asked: false });
+        assert_eq!(ended, over, "{standing:?}, {starts} starts, {asked:?}");
+        let resigns = ended.is_some() && standing == Standing::Standby;
+        assert_eq!(inputs.contains(&Input::Resign), resigns);
+    }
+}
+
 #[tokio::test]
 async fn a_held_lease_is_given_up_once_after_max_hold() {
     let held = || with(ExecOptions { max_hold: Some(s(60)), ..ExecOptions::default() });
     let begun = Linux.now();
-    let begun = Moment { boot: begun.boot - s(61), raw: begun.raw - s(61), ..begun };
+    let begun = Moment { boot: begun.boot - s(61), ..begun };
     let published = published(leader(TERM, begun), 0);
     let step_down = Input::Command(Command::StepDown { hold_off: AFTER_HOLD });
     let (mut state, _) = running(begun);
@@ -347,7 +387,8 @@ async fn the_driver_is_told_of_the_end_of_the_last_process_and_of_a_hold_off_if_
         state.running.as_mut().unwrap().why = reason;
         state.asked = asked;
         let (done, told) = told(with(ExecOptions::default()), async |it| {
-            let exited = it.reported(&mut state, Some(WatchdogEvent::Exited(3))).await;
+            // The code of Ctrl-C means nothing without the terminal.
+            let exited = it.reported(&mut state, Some(WatchdogEvent::Exited(130))).await;
             assert!(state.running.is_some(), "others may be left");
             (exited, it.reported(&mut state, Some(WatchdogEvent::Gone)).await)
         })
