@@ -261,7 +261,14 @@ impl LeaseStore for Etcd {
                 let version = Some(version_of(revision));
                 Ok(Grant { record: seen.record, date: call.date, version })
             }
-            Changed::At(revision) => self.again(&mut call, bid, (seen.record, revision)).await,
+            Changed::At(revision) => {
+                let again = self.again(&mut call, bid, (seen.record, revision)).await;
+                again.map_err(|error| match error {
+                    // The claim was taken before it was lost, and others may have seen it.
+                    StoreError::Refused(failure) => StoreError::Unknown(failure),
+                    error => error,
+                })
+            }
             Changed::Not(seen) => {
                 let written = self.ours(&seen, bid)?.written;
                 self.again(&mut call, bid, (seen.record, written)).await
