@@ -177,10 +177,24 @@ mod tests {
 
     #[test]
     fn a_clock_that_goes_back_ends_it() {
-        let mut rule = rule();
-        rule.judge(at(5_000));
-        assert_eq!(rule.judge(at(4_999)), Action::Kill);
-        assert_eq!(rule.judge(at(5_001)), Action::Kill);
+        for (boot, raw) in [(4_999, 4_999), (4_999, 5_001), (5_001, 4_999)] {
+            let mut rule = rule();
+            rule.judge(at(5_000));
+            let now = Moment { boot: ms(boot), raw: ms(raw), wall: ms(5_000) };
+            assert_eq!(rule.judge(now), Action::Kill, "{boot}, {raw}");
+            assert_eq!(rule.judge(at(5_002)), Action::Kill);
+        }
+    }
+
+    #[test]
+    fn only_the_end_of_the_belief_is_an_overdue_end() {
+        let mut late = rule();
+        assert_eq!(late.judge(at(10_000)), Action::Kill);
+        assert!(late.is_overdue());
+        let mut killed = rule();
+        killed.obey(WatchdogCommand::Kill, at(1));
+        assert_eq!(killed.judge(at(2)), Action::Kill);
+        assert!(!killed.is_overdue());
     }
 
     #[test]

@@ -73,9 +73,10 @@ pub enum WatchdogEvent {
     Gone,
 }
 
-fn record(kind: u64, first: u64, second: u64) -> [u8; RECORD] {
+/// Returns a record of up to three words; the others are zero.
+fn record(words: &[u64]) -> [u8; RECORD] {
     let mut bytes = [0; RECORD];
-    for (place, word) in bytes.chunks_exact_mut(8).zip([kind, first, second]) {
+    for (place, word) in bytes.chunks_exact_mut(8).zip(words) {
         place.copy_from_slice(&word.to_le_bytes());
     }
     bytes
@@ -107,10 +108,10 @@ impl WatchdogCommand {
     #[must_use]
     pub fn to_bytes(self) -> [u8; RECORD] {
         match self {
-            Self::Belief(end) => record(1, nanos(end.boot), nanos(end.raw)),
-            Self::Terminate { signal, within } => record(2, small(signal), nanos(within)),
-            Self::Kill => record(3, 0, 0),
-            Self::Signal(signal) => record(4, small(signal), 0),
+            Self::Belief(end) => record(&[1, nanos(end.boot), nanos(end.raw)]),
+            Self::Terminate { signal, within } => record(&[2, small(signal), nanos(within)]),
+            Self::Kill => record(&[3]),
+            Self::Signal(signal) => record(&[4, small(signal)]),
         }
     }
 
@@ -135,13 +136,13 @@ impl WatchdogEvent {
     #[must_use]
     pub fn to_bytes(self) -> [u8; RECORD] {
         match self {
-            Self::Started { id, since } => record(1, small(id), since),
-            Self::Failed(error) => record(2, small(error), 0),
-            Self::Stopped(signal) => record(3, small(signal), 0),
-            Self::Exited(code) => record(4, small(code), 0),
-            Self::Signalled(signal) => record(5, small(signal), 0),
-            Self::Gone => record(6, 0, 0),
-            Self::Overdue => record(7, 0, 0),
+            Self::Started { id, since } => record(&[1, small(id), since]),
+            Self::Failed(error) => record(&[2, small(error)]),
+            Self::Stopped(signal) => record(&[3, small(signal)]),
+            Self::Exited(code) => record(&[4, small(code)]),
+            Self::Signalled(signal) => record(&[5, small(signal)]),
+            Self::Gone => record(&[6]),
+            Self::Overdue => record(&[7]),
         }
     }
 

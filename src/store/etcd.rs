@@ -265,7 +265,9 @@ impl LeaseStore for Etcd {
                 let again = self.again(&mut call, bid, (seen.record, revision)).await;
                 again.map_err(|error| match error {
                     // The claim was taken before it was lost, and others may have seen it.
-                    StoreError::Refused(failure) => StoreError::Unknown(failure),
+                    StoreError::Refused(why) | StoreError::RetryNow(why) => {
+                        StoreError::Unknown(why)
+                    }
                     error => error,
                 })
             }

@@ -256,3 +256,26 @@ async fn on_azurite_the_command_is_dead_in_time_when_tenure_is_stopped_for_25_se
     });
     place.assert_safe();
 }
+
+#[test]
+fn the_end_of_a_command_is_a_warning_if_it_failed_by_itself() {
+    let asked = |script: &str| (vec!["--max-hold", "300ms"], script.to_owned());
+    let by_itself = |script: &str| (vec![], script.to_owned());
+    for ((flags, script), code, warning) in [
+        (by_itself("exit 3"), 3, "command exited"),
+        (by_itself("kill -9 $$"), 137, "command killed by a signal"),
+        (by_itself("exit 0"), 0, ""),
+        (asked("trap 'exit 3' TERM; sleep 60 & wait"), 124, ""),
+        (asked("exec sleep 60"), 124, ""),
+        (by_itself("exec $DIR/none"), 127, "command exited"),
+    ] {
+        let place = Place::new();
+        let ran = place.command(&[&["--once"], &flags[..]].concat(), &["sh", "-c", &script]);
+        let ran = { ran }.output().unwrap();
+        let log = String::from_utf8_lossy(&ran.stderr);
+        assert_eq!(ran.status.code(), Some(code), "{script}: {log}");
+        for line in ["command exited", "command killed by a signal"] {
+            assert_eq!(log.contains(line), line == warning, "{script}: {log}");
+        }
+    }
+}

@@ -7,7 +7,7 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use exec_process::{Place, read};
+use exec_process::{Place, only_child, read};
 use process::until;
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -88,4 +88,27 @@ fn the_memory_of_tenure_is_closed_to_its_user_and_it_leaves_no_core_dump() {
         assert_eq!((ended.signal(), ended.core_dumped()), (Some(6), false), "{whole}");
         std::fs::remove_file(place.path().join("code")).unwrap();
     }
+}
+
+#[test]
+fn the_memory_of_process_1_is_closed_to_its_user() {
+    assert!(rustix::process::geteuid().is_root(), "another user needs root");
+    let place = Place::new();
+    for path in [place.path(), &place.path().join("store")] {
+        std::os::unix::fs::chown(path, Some(USER), Some(USER)).unwrap();
+    }
+    let exec = place.command(&[], &["sh", "-c", "echo >$DIR/ready; exec sleep 60"]);
+    let user = USER.to_string();
+    let mut unshare = Command::new("unshare");
+    unshare.args(["--pid", "--fork", "--mount-proc", "--kill-child", "setpriv"]);
+    unshare.args(["--clear-groups", "--regid", &user, "--reuid", &user]);
+    // Without the surrounding `timeout`, so that tenure is process 1.
+    unshare.args(exec.get_args().skip(2)).env("DIR", place.path()).stdin(Stdio::null());
+    let mut unshare = unshare.spawn().unwrap();
+    until(BOUND, "it runs", || read(&place.path().join("ready")));
+    let first = only_child(Pid::from_child(&unshare)).unwrap();
+    let owner = std::fs::metadata(format!("/proc/{first}/environ")).unwrap().uid();
+    kill_process(first, Signal::KILL).unwrap();
+    unshare.wait().unwrap();
+    assert_eq!(owner, 0);
 }

@@ -474,3 +474,34 @@ async fn a_watchdog_uses_a_few_hundred_kilobytes() {
     watchdog.order(WatchdogCommand::Kill);
     rest(&mut watchdog).await;
 }
+
+/// As systemd does to all processes of a unit.
+#[tokio::test]
+async fn signals_to_the_watchdog_and_the_reaper_end_neither_them_nor_the_command() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut watchdog = start("echo $$ >$DIR/id; exec sleep 60", directory.path(), 2 * BOUND);
+    let command = started(&mut watchdog).await;
+    assert_eq!(pid_in(&directory.path().join("id")).await, command);
+    let reaper = Pid::from_raw(watchdog.id().unwrap().try_into().unwrap()).unwrap();
+    for process in [only_child(reaper).unwrap(), reaper] {
+        for signal in [Signal::TERM, Signal::INT, Signal::HUP, Signal::QUIT, Signal::USR1] {
+            kill_process(process, signal).unwrap();
+        }
+    }
+    watchdog.order(WatchdogCommand::Signal(Signal::TERM.as_raw()));
+    let (reports, _) = rest(&mut watchdog).await;
+    let killed = WatchdogEvent::Signalled(Signal::TERM.as_raw());
+    assert_eq!(reports, [killed, WatchdogEvent::Gone]);
+}
+
+#[tokio::test]
+async fn what_a_command_leaves_behind_is_asked_to_end_before_it_is_killed() {
+    let directory = tempfile::tempdir().unwrap();
+    let child = "trap 'echo asked >$DIR/asked; exit' TERM; echo >$DIR/ready; sleep 60 & wait";
+    let script = format!("({child}) & until [ -s $DIR/ready ]; do sleep 0.01; done");
+    let mut watchdog = start(&script, directory.path(), 2 * BOUND);
+    started(&mut watchdog).await;
+    let (reports, _) = rest(&mut watchdog).await;
+    assert_eq!(reports, [WatchdogEvent::Exited(0), WatchdogEvent::Gone]);
+    assert_eq!(read(&directory.path().join("asked")).await, "asked");
+}

@@ -17,7 +17,7 @@ use std::time::Duration;
 use bids::{A, B, bid_on, failure, finding, news, soon};
 use conformance::Harness;
 use tenure::config::{EtcdSettings, EtcdUser, SecretSource};
-use tenure::lease::{Cause, StoreError};
+use tenure::lease::Cause;
 use tenure::store::etcd::Etcd;
 use tenure::store::{BreakOutcome, LeaseAdmin, LeaseStore, Verdict};
 use url::Url;
@@ -68,29 +68,33 @@ async fn a_watch_survives_compaction_and_a_restart() {
 
 /// The lease of a bid that was broken once is there still, so the next bid under it takes two requests.
 #[tokio::test]
-async fn a_bid_that_takes_the_lease_and_loses_it_to_an_operator_is_not_refused() {
+async fn what_becomes_of_a_bid_that_takes_the_lease_and_loses_it_to_an_operator_is_unknown() {
     let server = on_thread(EtcdServer::shared).await;
-    let settings = server.settings("taken-and-broken");
-    let operator = open(&settings);
-    let grants = AtomicUsize::new(0);
-    let proxy = front::before(server.members[0].port, move |request, server| {
-        let is_grant = request.first_line().contains("/v3/lease/grant");
-        if is_grant && grants.fetch_add(1, Ordering::SeqCst) == 2 {
-            let broken = testkit::blocking(operator.break_lease(false)).unwrap();
-            assert!(matches!(broken, BreakOutcome::Held { .. }), "{broken:?}");
-        }
-        server.forward(request, &request.bytes)
-    });
-    let proxy = Url::parse(&format!("http://127.0.0.1:{proxy}/")).unwrap();
-    let store = open(&EtcdSettings { members: vec![proxy], ..settings });
-    let it = bid_on(&store, A).await;
-    soon(store.acquire(&it)).await.unwrap();
-    soon(store.break_lease(true)).await.unwrap();
-    let (cause, message) = failure(soon(store.acquire(&it)).await);
-    assert_eq!(cause, Cause::Lease);
-    assert!(message.contains("an operator broke the lease"), "{message}");
-    assert!(!soon(store.read()).await.unwrap().free);
-    assert!(matches!(soon(store.acquire(&it)).await, Err(StoreError::Refused(_))));
+    for (number, at_once, why) in
+        [(A, false, "an operator broke the lease"), (B, true, "were modified concurrently")]
+    {
+        let settings = server.settings(&format!("taken-and-broken-{at_once}"));
+        let operator = open(&settings);
+        let grants = AtomicUsize::new(0);
+        let proxy = front::before(server.members[0].port, move |request, server| {
+            let is_grant = request.first_line().contains("/v3/lease/grant");
+            if is_grant && grants.fetch_add(1, Ordering::SeqCst) == 2 {
+                let broken = testkit::blocking(operator.break_lease(at_once)).unwrap();
+                assert!(matches!(broken, BreakOutcome::Held { .. }), "{broken:?}");
+            }
+            server.forward(request, &request.bytes)
+        });
+        let proxy = Url::parse(&format!("http://127.0.0.1:{proxy}/")).unwrap();
+        let store = open(&EtcdSettings { members: vec![proxy], ..settings });
+        let it = bid_on(&store, number).await;
+        soon(store.acquire(&it)).await.unwrap();
+        soon(store.break_lease(true)).await.unwrap();
+        let (cause, message) = failure(soon(store.acquire(&it)).await);
+        assert!(cause == Cause::Lease && message.contains(why), "{message}");
+        assert_eq!(soon(store.read()).await.unwrap().free, at_once);
+        let again = soon(store.acquire(&it)).await;
+        assert_eq!(bids::outcome(&again), if at_once { "granted" } else { "refused" });
+    }
 }
 
 #[tokio::test]

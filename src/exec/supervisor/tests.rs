@@ -147,16 +147,20 @@ async fn told<T>(
     (mut supervisor, mut inbox): (Supervisor, Inbox),
     work: impl AsyncFnOnce(&mut Supervisor) -> T,
 ) -> (T, Vec<Input>) {
-    let driver = tokio::spawn(async move {
+    let done = async {
+        let done = work(&mut supervisor).await;
+        // Closes the queue.
+        drop(supervisor);
+        done
+    };
+    let driver = async {
         let mut inputs = Vec::new();
         while let Some(Message::Input { input, .. }) = inbox.recv().await {
             inputs.push(input);
         }
         inputs
-    });
-    let done = work(&mut supervisor).await;
-    drop(supervisor);
-    (done, driver.await.unwrap())
+    };
+    tokio::join!(done, driver)
 }
 
 #[tokio::test]
@@ -189,6 +193,8 @@ fn a_wait_is_over_at_its_end_unless_a_lease_is_held_by_then() {
         let has_waited = supervisor.has_waited(&state, &published, at(seconds));
         assert_eq!(has_waited, over, "{standing:?}, {seconds} s");
     }
+    let standby = published(Standing::Standby, 0);
+    assert!(supervisor.has_waited(&state, &standby, Moment { raw: s(105), ..at(110) }));
     assert!(!with(ExecOptions::default()).0.has_waited(
         &state,
         &published(Standing::Standby, 9),
@@ -270,7 +276,7 @@ fn the_watchdog_is_told_of_each_deadline_once_and_of_the_end_of_the_term() {
     assert_eq!(orders.take(), [WatchdogCommand::Belief(ended)]);
     let draining =
         Standing::Draining { term: TERM, belief: belief(at(110)), began: at(113), length: s(30) };
-    child.follow(&draining, signals::INT, at(115));
+    child.follow(&draining, signals::INT, Moment { raw: s(114), ..at(115) });
     child.follow(&draining, signals::INT, at(116));
     let terminate = WatchdogCommand::Terminate { signal: signals::INT, within: s(28) };
     assert_eq!((orders.take(), child.why), (vec![terminate], Some(StopReason::Lost)));
@@ -302,6 +308,19 @@ fn a_command_that_stops_at_ctrl_z_is_continued_and_one_that_was_overdue_has_lost
     }
     child.take(WatchdogEvent::Overdue);
     assert_eq!(child.why, Some(StopReason::Lost));
+}
+
+#[tokio::test]
+async fn a_term_that_ends_before_its_command_starts_is_reported_once() {
+    let mut standby = published(Standing::Standby, 0);
+    standby.status.workload_term = Some(TERM);
+    let mut state = RunState::new(at(100));
+    let ((), inputs) = told(with(ExecOptions::default()), async |it| {
+        assert_eq!(it.turn(&mut state, &standby).await, None);
+        assert_eq!(it.turn(&mut state, &standby).await, None);
+    })
+    .await;
+    assert_eq!(inputs, [Input::WorkloadExited { term: TERM, hold_off: None }]);
 }
 
 /// The wait was over at the first look.
