@@ -84,10 +84,13 @@ fn lives(id: Pid) -> bool {
     test_kill_process(id).is_ok() && stat.is_ok_and(|it| !it.contains(") Z "))
 }
 
+fn reaper_of(watchdog: &WatchdogClient) -> Pid {
+    Pid::from_raw(watchdog.id().unwrap().try_into().unwrap()).unwrap()
+}
+
 /// Returns the process of the watchdog itself, below its reaper.
 fn process_of(watchdog: &WatchdogClient) -> Pid {
-    let reaper = Pid::from_raw(watchdog.id().unwrap().try_into().unwrap()).unwrap();
-    only_child(reaper).unwrap()
+    only_child(reaper_of(watchdog)).unwrap()
 }
 
 async fn until_dead(id: Pid) {
@@ -482,8 +485,7 @@ async fn signals_to_the_watchdog_and_the_reaper_end_neither_them_nor_the_command
     let mut watchdog = start("echo $$ >$DIR/id; exec sleep 60", directory.path(), 2 * BOUND);
     let command = started(&mut watchdog).await;
     assert_eq!(pid_in(&directory.path().join("id")).await, command);
-    let reaper = Pid::from_raw(watchdog.id().unwrap().try_into().unwrap()).unwrap();
-    for process in [only_child(reaper).unwrap(), reaper] {
+    for process in [process_of(&watchdog), reaper_of(&watchdog)] {
         for signal in [Signal::TERM, Signal::INT, Signal::HUP, Signal::QUIT, Signal::USR1] {
             kill_process(process, signal).unwrap();
         }
@@ -504,4 +506,18 @@ async fn what_a_command_leaves_behind_is_asked_to_end_before_it_is_killed() {
     let (reports, _) = rest(&mut watchdog).await;
     assert_eq!(reports, [WatchdogEvent::Exited(0), WatchdogEvent::Gone]);
     assert_eq!(read(&directory.path().join("asked")).await, "asked");
+}
+
+#[tokio::test]
+async fn a_command_dies_with_its_watchdog_while_the_reaper_is_stopped() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut watchdog = start("echo $$ >$DIR/id; exec sleep 60", directory.path(), 2 * BOUND);
+    let command = started(&mut watchdog).await;
+    assert_eq!(pid_in(&directory.path().join("id")).await, command);
+    let its = process_of(&watchdog);
+    kill_process(reaper_of(&watchdog), Signal::STOP).unwrap();
+    kill_process(its, Signal::KILL).unwrap();
+    until_dead(command).await;
+    kill_process(reaper_of(&watchdog), Signal::CONT).unwrap();
+    tokio::time::timeout(BOUND, watchdog.ended()).await.expect("the reaper ends");
 }
