@@ -3,7 +3,6 @@
 
 use testkit::etcd::lock::EtcdLock;
 use testkit::etcd::server::EtcdServer;
-use testkit::http::front;
 use testkit::ports::free_port;
 use testkit::processes::process::Process;
 use testkit::stores::servers::{Plain, Secured, SharedServer, on_thread};
@@ -11,15 +10,13 @@ use testkit::stores::watched::tells_of_each_change_of_hands;
 use testkit::stores::{bids, conformance};
 
 use std::process::{Command, Stdio};
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use bids::{A, B, bid_on, failure, finding, news, soon};
+use bids::{A, B, bid_on, finding, news, soon};
 use conformance::Harness;
 use tenure::config::{EtcdSettings, EtcdUser, SecretSource};
-use tenure::lease::Cause;
 use tenure::store::etcd::Etcd;
-use tenure::store::{BreakOutcome, LeaseAdmin, LeaseStore, Verdict};
+use tenure::store::{LeaseAdmin, LeaseStore, Verdict};
 use url::Url;
 
 testkit::conformance!(plain, EtcdLock<Plain>);
@@ -64,37 +61,6 @@ async fn a_watch_survives_compaction_and_a_restart() {
     let told = tokio::time::timeout(Duration::from_secs(60), waiting).await;
     told.expect("it is told of the acquisition, or of what it missed").unwrap();
     drop(server);
-}
-
-/// The lease of a bid that was broken once is there still, so the next bid under it takes two requests.
-#[tokio::test]
-async fn what_becomes_of_a_bid_that_takes_the_lease_and_loses_it_to_an_operator_is_unknown() {
-    let server = on_thread(EtcdServer::shared).await;
-    for (number, at_once, why) in
-        [(A, false, "an operator broke the lease"), (B, true, "were modified concurrently")]
-    {
-        let settings = server.settings(&format!("taken-and-broken-{at_once}"));
-        let operator = open(&settings);
-        let grants = AtomicUsize::new(0);
-        let proxy = front::before(server.members[0].port, move |request, server| {
-            let is_grant = request.first_line().contains("/v3/lease/grant");
-            if is_grant && grants.fetch_add(1, Ordering::SeqCst) == 2 {
-                let broken = testkit::blocking(operator.break_lease(at_once)).unwrap();
-                assert!(matches!(broken, BreakOutcome::Held { .. }), "{broken:?}");
-            }
-            server.forward(request, &request.bytes)
-        });
-        let proxy = Url::parse(&format!("http://127.0.0.1:{proxy}/")).unwrap();
-        let store = open(&EtcdSettings { members: vec![proxy], ..settings });
-        let it = bid_on(&store, number).await;
-        soon(store.acquire(&it)).await.unwrap();
-        soon(store.break_lease(true)).await.unwrap();
-        let (cause, message) = failure(soon(store.acquire(&it)).await);
-        assert!(cause == Cause::Lease && message.contains(why), "{message}");
-        assert_eq!(soon(store.read()).await.unwrap().free, at_once);
-        let again = soon(store.acquire(&it)).await;
-        assert_eq!(bids::outcome(&again), if at_once { "granted" } else { "refused" });
-    }
 }
 
 #[tokio::test]
