@@ -253,7 +253,7 @@ fn it_looks_again_when_a_limit_is_over_and_every_second() {
         let until = |now| supervisor.until_look(&state, now);
         assert_eq!(until(at(110)), LONGEST_SLEEP);
         let (half, now) = (Duration::from_millis(500), at(159));
-        let now = Moment { boot: now.boot + half, raw: now.raw + half, ..now };
+        let now = Moment { boot: now.boot + half, ..now };
         assert_eq!(until(now), half);
         assert_eq!(until(at(160)), LONGEST_SLEEP);
     }
@@ -372,7 +372,9 @@ async fn the_first_signal_that_asks_for_the_end_resigns_and_the_second_exits() {
     for number in [signals::INT, signals::TERM] {
         let (mut state, orders) = running(at(100));
         let (overs, inputs) = told(with(ExecOptions::default()), async |it| {
-            [it.signalled(&mut state, number).await, it.signalled(&mut state, number).await]
+            let first = it.signalled(&mut state, number).await;
+            assert_eq!(why(&state), Some(StopReason::Signal));
+            [first, it.signalled(&mut state, number).await]
         })
         .await;
         let code = 128 + u8::try_from(number).unwrap();
