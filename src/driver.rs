@@ -90,7 +90,6 @@ impl Driver {
 
         let mut reply: Option<Reply> = None;
 
-        let _ = self.election.handle(Input::Timeout, (self.now)(), (self.entropy)());
         loop {
             if let Some(request) = self.drain() {
                 call = self.send(&store, request).fuse();
