@@ -1,6 +1,7 @@
 //! Status files from a reader's view: both formats, invalid targets, a disk that fails, and the
 //! acknowledgements to the driver.
 
+use testkit::faults::small_disk::SmallDisk;
 use testkit::http::status;
 
 use std::fs;
@@ -265,6 +266,20 @@ async fn an_active_file_that_cannot_be_rewritten_is_removed() {
     fs::remove_dir_all(&temporary).unwrap();
     writing.publish(of(Standing::Standby)).await;
     assert_eq!(json(&path)["role"], "passive");
+}
+
+#[tokio::test]
+async fn fault_29_a_write_that_fails_leaves_no_part_of_it_behind() {
+    let disk = SmallDisk::new(16);
+    let path = disk.path().join("status.json");
+    let feed = Feed::new(leading(42, ms(10_000)));
+    let writing = Writing::start(feed, about(), std::slice::from_ref(&path)).await.unwrap();
+    disk.fill();
+    writing.feed().renew(leading(42, ms(10_000)));
+    until(|| writing.errors() == 1).await;
+    let files = fs::read_dir(disk.path()).unwrap().map(|it| it.unwrap().file_name());
+    let files: Vec<_> = files.filter(|it| *it != "filler").collect();
+    assert_eq!(files, ["status.json"]);
 }
 
 #[tokio::test]
