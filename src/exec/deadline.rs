@@ -57,11 +57,9 @@ impl Rule {
             WatchdogCommand::Belief(end) => self.end = end,
             WatchdogCommand::Terminate { signal, within } => {
                 // A stop that has begun can be shortened, but not extended.
-                let first = self.ending.is_none();
-                if self.ending.is_none_or(|it| it.remaining(now) > within) {
-                    self.ending = Some(Ending { since: now, within });
-                }
-                return first.then_some(signal);
+                let within = self.ending.map_or(within, |it| it.remaining(now).min(within));
+                let begun = self.ending.replace(Ending { since: now, within });
+                return begun.is_none().then_some(signal);
             }
             WatchdogCommand::Kill => self.over = true,
             WatchdogCommand::Signal(signal) => return Some(signal),
@@ -195,6 +193,13 @@ mod tests {
         killed.obey(WatchdogCommand::Kill, at(1));
         assert_eq!(killed.judge(at(2)), Action::Kill);
         assert!(!killed.is_overdue());
+        // Neither is that of a belief that ends while a process does not die.
+        let mut asked = rule();
+        asked.obey(WatchdogCommand::Terminate { signal: 15, within: ms(1_000) }, at(1));
+        for now in [1_001, 10_000] {
+            assert_eq!(asked.judge(at(now)), Action::Kill);
+            assert!(!asked.is_overdue(), "{now}");
+        }
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //!
 //! A call never blocks. Where a process waits, its loop is in its `run`, which has no decisions.
 
+use rustix::buffer::spare_capacity;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 use rustix::process::{
@@ -10,6 +11,7 @@ use rustix::process::{
     kill_process_group, pidfd_open, pidfd_send_signal, set_parent_process_death_signal, waitid,
 };
 
+use super::wire::RECORD;
 use crate::clock::{self, Moment};
 
 /// The calls of a process.
@@ -62,11 +64,11 @@ pub trait Kernel: Sync {
     /// Sends bytes to Tenure, if it is there and has room for them.
     fn send(&self, bytes: &[u8]);
 
-    /// Receives bytes from Tenure; none if it is gone.
+    /// Appends bytes from Tenure; returns how many, or 0 if it is gone.
     ///
     /// # Errors
     /// When there are none yet, or the connection is broken.
-    fn receive(&self, into: &mut [u8]) -> Result<usize, Errno>;
+    fn receive(&self, into: &mut Vec<u8>) -> Result<usize, Errno>;
 }
 
 /// A change of a child's state.
@@ -189,8 +191,9 @@ impl Kernel for Linux {
         let _ = send(std::io::stdin(), bytes, flags);
     }
 
-    fn receive(&self, into: &mut [u8]) -> Result<usize, Errno> {
-        recv(std::io::stdin(), into, RecvFlags::DONTWAIT).map(|(got, _)| got)
+    fn receive(&self, into: &mut Vec<u8>) -> Result<usize, Errno> {
+        into.reserve(8 * RECORD);
+        recv(std::io::stdin(), spare_capacity(into), RecvFlags::DONTWAIT).map(|(_, got)| got)
     }
 }
 

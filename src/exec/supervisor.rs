@@ -297,8 +297,7 @@ impl Supervisor {
         }
         let running = it.running.take()?;
         if interrupted && it.asked.is_none() {
-            it.asked = Some(signals::INT);
-            self.control.resign().await;
+            ask(&self.control, &mut it.asked, signals::INT).await;
         }
         let ended = running.ended.unwrap_or(ExitStatus::Signalled(9));
         self.over(it, running.term, ended, running.why, running.since).await

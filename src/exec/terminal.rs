@@ -7,7 +7,7 @@
 
 use nix::sys::signal::{SIGTTOU, SigSet};
 use rustix::process::{Pid, getpgrp};
-use rustix::termios::{isatty, tcgetpgrp, tcsetpgrp};
+use rustix::termios::{tcgetpgrp, tcsetpgrp};
 
 /// The terminal's foreground: that of Tenure, or of the command.
 #[derive(Debug, Default)]
@@ -19,7 +19,7 @@ impl Terminal {
     /// Puts a group in the foreground instead of Tenure's; returns false if Tenure's was not.
     pub(super) fn lend(&mut self, group: Pid) -> bool {
         let stdin = std::io::stdin();
-        if !self.lent && isatty(&stdin) && tcgetpgrp(&stdin) == Ok(getpgrp()) {
+        if tcgetpgrp(&stdin) == Ok(getpgrp()) {
             self.lent = tcsetpgrp(&stdin, group).is_ok();
         }
         self.lent

@@ -2,7 +2,7 @@
 //! clock by the time the belief in the lease ends, and at once when Tenure is gone.
 //!
 //! It is the command's parent and the subreaper of all descendants. It has a process group of its
-//! own, so that signals to Tenure's group do not reach it, and it blocks all signals. It reads the
+//! own, so that signals to Tenure's group do not reach it, and it inherits from the reaper that all signals are blocked. It reads the
 //! clock at each order, at each exit of a child, at each deadline, and at least every `STEP`. A
 //! SIGSTOP to it has no lasting effect, since the reaper continues it; a freeze of the whole cgroup
 //! has, and afterwards it acts by the clock again.
@@ -99,9 +99,8 @@ struct Sources {
 }
 
 impl Sources {
-    /// Blocks all signals, and opens the files.
+    /// Opens the files. All signals are blocked already, by the reaper.
     fn open() -> io::Result<Self> {
-        SigSet::all().thread_block()?;
         let mut signals = SigSet::empty();
         signals.add(nix::sys::signal::SIGCHLD);
         let flags = SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK;
@@ -144,7 +143,7 @@ enum Main {
     Running(Pid),
     /// It has exited, and has not been waited for.
     Exited(Pid),
-    /// It has been waited for, after all other children.
+    /// It is waited for, or has been, after all other children.
     Gone,
 }
 
@@ -230,22 +229,22 @@ impl Watchdog {
         if let Main::Running(main) = self.main {
             self.look_at(main);
         }
-        let main = match self.main {
-            Main::Running(main) | Main::Exited(main) => Some(main),
-            Main::Gone => None,
-        };
-        let mut others = 0;
-        for child in self.kernel.children().into_iter().filter(|it| Some(*it) != main) {
-            let reaped = self.kernel.wait(Some(child), WaitIdOptions::EXITED);
-            others += usize::from(!matches!(reaped, Ok(Some(_)) | Err(Errno::CHILD)));
-        }
-        match self.main {
-            Main::Running(_) => return true,
-            Main::Exited(main) if others == 0 => {
-                self.main = Main::Gone;
-                let _ = self.kernel.wait(Some(main), WaitIdOptions::EXITED);
+        loop {
+            let main = match self.main {
+                Main::Running(main) | Main::Exited(main) => Some(main),
+                Main::Gone => None,
+            };
+            let mut others = 0;
+            for child in self.kernel.children().into_iter().filter(|it| Some(*it) != main) {
+                let reaped = self.kernel.wait(Some(child), WaitIdOptions::EXITED);
+                others += usize::from(!matches!(reaped, Ok(Some(_)) | Err(Errno::CHILD)));
             }
-            Main::Exited(_) | Main::Gone => {}
+            match self.main {
+                Main::Running(_) => return true,
+                // It is reaped like the others now.
+                Main::Exited(_) if others == 0 => self.main = Main::Gone,
+                Main::Exited(_) | Main::Gone => break,
+            }
         }
         // The kernel's list of children can miss one; this cannot.
         let any = self.kernel.wait(None, WaitIdOptions::EXITED | WaitIdOptions::NOWAIT);
@@ -290,23 +289,21 @@ impl Watchdog {
 
     /// Receives and executes Tenure's orders.
     fn listen(&mut self) {
-        let mut bytes = [0; 8 * RECORD];
         while self.open {
-            match self.kernel.receive(&mut bytes) {
-                Ok(got) if got > 0 => {
-                    self.partial.extend_from_slice(&bytes[..got]);
+            match self.kernel.receive(&mut self.partial) {
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => return,
+                // Tenure is gone.
+                Ok(0) | Err(_) => {
+                    self.open = false;
+                    self.obey(WatchdogCommand::Kill);
+                }
+                Ok(_) => {
                     while let Some((order, _)) = self.partial.split_first_chunk::<RECORD>() {
                         let order = WatchdogCommand::of_bytes(order);
                         self.partial.drain(..RECORD);
                         self.obey(order);
                     }
-                }
-                Err(Errno::INTR) => {}
-                Err(Errno::AGAIN) => return,
-                // Tenure is gone.
-                Ok(_) | Err(_) => {
-                    self.open = false;
-                    self.obey(WatchdogCommand::Kill);
                 }
             }
         }

@@ -5,7 +5,7 @@
 //! accepted, the connection is closed, and the watchdog kills the command.
 
 use std::ffi::{OsStr, OsString};
-use std::io::{self, ErrorKind, IoSlice};
+use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream as Socket;
@@ -19,6 +19,7 @@ use rustix::net::{
     SendAncillaryBuffer, SendAncillaryMessage, SendFlags, Shutdown, send, sendmsg, shutdown,
 };
 use rustix::process::{Pid, Signal, kill_process};
+use tokio::io::AsyncReadExt;
 use tokio::net::UnixStream;
 use tokio::process::{Child, Command};
 
@@ -64,8 +65,8 @@ pub trait Link {
     /// Sends nothing more: after what it has not read yet, the watchdog reads the end of the stream.
     fn close(&self);
 
-    /// Receives some bytes; none at the end of the stream.
-    fn receive<'a>(&'a mut self, into: &'a mut [u8]) -> BoxFuture<'a, io::Result<usize>>;
+    /// Appends some bytes; returns how many, or 0 at the end of the stream.
+    fn receive<'a>(&'a mut self, into: &'a mut Vec<u8>) -> BoxFuture<'a, io::Result<usize>>;
 
     /// Waits for the reaper to exit.
     fn ended(&mut self) -> BoxFuture<'_, ()>;
@@ -153,10 +154,8 @@ impl WatchdogClient {
                 }
                 continue;
             }
-            let mut bytes = [0; RECORD];
-            match self.link.receive(&mut bytes).await {
-                Ok(0) | Err(_) => return None,
-                Ok(got) => self.partial.extend_from_slice(&bytes[..got]),
+            if let Ok(0) | Err(_) = self.link.receive(&mut self.partial).await {
+                return None;
             }
         }
     }
@@ -195,16 +194,8 @@ impl Link for Process {
         let _ = shutdown(&self.socket, Shutdown::Write);
     }
 
-    fn receive<'a>(&'a mut self, into: &'a mut [u8]) -> BoxFuture<'a, io::Result<usize>> {
-        Box::pin(async {
-            loop {
-                self.socket.readable().await?;
-                match self.socket.try_read(into) {
-                    Err(error) if error.kind() == ErrorKind::WouldBlock => {}
-                    done => return done,
-                }
-            }
-        })
+    fn receive<'a>(&'a mut self, into: &'a mut Vec<u8>) -> BoxFuture<'a, io::Result<usize>> {
+        Box::pin(self.socket.read_buf(into))
     }
 
     fn ended(&mut self) -> BoxFuture<'_, ()> {

@@ -75,19 +75,13 @@ pub enum WatchdogEvent {
 
 /// Returns a record of up to three words; the others are zero.
 fn record(words: &[u64]) -> [u8; RECORD] {
-    let mut bytes = [0; RECORD];
-    for (place, word) in bytes.chunks_exact_mut(8).zip(words) {
-        place.copy_from_slice(&word.to_le_bytes());
-    }
-    bytes
+    let mut bytes = words.iter().flat_map(|it| it.to_le_bytes());
+    std::array::from_fn(|_| bytes.next().unwrap_or_default())
 }
 
 fn words(bytes: &[u8; RECORD]) -> [u64; 3] {
-    let mut words = [0; 3];
-    for (word, place) in words.iter_mut().zip(bytes.chunks_exact(8)) {
-        *word = place.iter().rev().fold(0, |sum, byte| sum << 8 | u64::from(*byte));
-    }
-    words
+    let (words, _) = bytes.as_chunks();
+    std::array::from_fn(|at| u64::from_le_bytes(words[at]))
 }
 
 fn nanos(duration: Duration) -> u64 {

@@ -261,21 +261,25 @@ async fn on_azurite_the_command_is_dead_in_time_when_tenure_is_stopped_for_25_se
 fn the_end_of_a_command_is_a_warning_if_it_failed_by_itself() {
     let asked = |script: &str| (vec!["--max-hold", "300ms"], script.to_owned());
     let by_itself = |script: &str| (vec![], script.to_owned());
-    for ((flags, script), code, warning) in [
-        (by_itself("exit 3"), 3, "command exited"),
-        (by_itself("kill -9 $$"), 137, "command killed by a signal"),
-        (by_itself("exit 0"), 0, ""),
-        (asked("trap 'exit 3' TERM; sleep 60 & wait"), 124, ""),
-        (asked("exec sleep 60"), 124, ""),
-        (by_itself("exec $DIR/none"), 127, "command exited"),
+    let (exited, killed) = ("command exited", "command killed by a signal");
+    for ((flags, script), code, level, words) in [
+        (by_itself("exit 3"), 3, "WARN", exited),
+        (by_itself("kill -9 $$"), 137, "WARN", killed),
+        (by_itself("exit 0"), 0, "INFO", exited),
+        (asked("trap 'exit 3' TERM; sleep 60 & wait"), 124, "INFO", exited),
+        (asked("exec sleep 60"), 124, "INFO", killed),
+        (by_itself("exec $DIR/none"), 127, "WARN", exited),
     ] {
         let place = Place::new();
-        let ran = place.command(&[&["--once"], &flags[..]].concat(), &["sh", "-c", &script]);
-        let ran = { ran }.output().unwrap();
+        let quiet = place.command(&[&["--once"], &flags[..]].concat(), &["sh", "-c", &script]);
+        let arguments = quiet.get_args().map(|it| if it == "warn" { "info".as_ref() } else { it });
+        let mut ran = std::process::Command::new(quiet.get_program());
+        let ran = ran.args(arguments).env("DIR", place.path()).output().unwrap();
         let log = String::from_utf8_lossy(&ran.stderr);
         assert_eq!(ran.status.code(), Some(code), "{script}: {log}");
-        for line in ["command exited", "command killed by a signal"] {
-            assert_eq!(log.contains(line), line == warning, "{script}: {log}");
-        }
+        let ends = |it: &&str| it.contains(exited) || it.contains(killed);
+        let ends: Vec<_> = log.lines().filter(ends).collect();
+        assert_eq!(ends.len(), 1, "{script}: {log}");
+        assert!(ends[0].contains(level) && ends[0].contains(words), "{script}: {log}");
     }
 }

@@ -39,20 +39,33 @@ fn on_a_terminal(
     words: &str,
     python: &str,
 ) -> (Option<i32>, String) {
+    typed(place, &[], flags, words, python)
+}
+
+/// Does the same with a `tenure` that is started by a command.
+fn typed(
+    place: &Place,
+    by: &[&str],
+    flags: &[&str],
+    words: &str,
+    python: &str,
+) -> (Option<i32>, String) {
     let exec = place.command(flags, &["python3", "-c", python]);
     let directory = place.path().to_str().unwrap();
     let mut typist = Command::new("timeout");
     typist.args(["60", "python3", "-c", TYPIST, &format!("{directory}/ready"), words]);
     // Without the surrounding `timeout`, which would forward a Ctrl-C a second time.
-    typist.args(exec.get_args().skip(2)).env("DIR", directory);
+    typist.args(by).args(exec.get_args().skip(2)).env("DIR", directory);
     let ran = typist.stdin(Stdio::null()).output().unwrap();
     let got = read(&place.path().join("got")).unwrap_or_default();
     (ran.status.code(), got)
 }
 
 const COUNT: &str = "
-import os, signal, sys, time
+import glob, os, signal, sys, time
 place = os.environ['DIR']
+def parent(id): return int(open('/proc/%d/stat' % id).read().rsplit(')')[1].split()[1])
+def tenure(): return parent(parent(os.getppid()))
 def say(it): open(place + '/got', 'a').write(it + '\\n')
 def ready(it): open(place + '/ready' + it, 'w').close()
 ";
@@ -89,12 +102,35 @@ time.sleep(600)"
     assert_eq!((code, got.as_str()), (Some(130), "hello\nint\n"));
 }
 
+/// Without the terminal, which is taken back, the shell could not read.
+#[test]
+fn the_terminal_is_taken_back_when_a_second_signal_ends_tenure_at_once() {
+    let place = Place::new();
+    let python = format!(
+        "{COUNT}
+def again(*_):
+    ready('1')
+    os.kill(tenure(), signal.SIGTERM)
+signal.signal(signal.SIGTERM, again)
+ready('2')
+say(sys.stdin.readline().strip())
+os.kill(tenure(), signal.SIGTERM)
+while True: time.sleep(0.01)"
+    );
+    let shell = ["sh", "-c", "\"$0\" \"$@\"; echo $? >>$DIR/got; read line; echo $line >>$DIR/got"];
+    let (code, got) = typed(&place, &shell, &[], r"first\n|second\n", &python);
+    assert_eq!((code, got.as_str()), (Some(0), "first\n143\nsecond\n"));
+}
+
 #[test]
 fn the_command_of_each_term_can_read_the_terminal() {
     let place = Place::new();
     let python = format!(
         "{COUNT}
 is_first = not os.path.exists(place + '/got')
+for status in glob.glob('/proc/%d/task/*/status' % tenure()):
+    blocked = [line for line in open(status) if line.startswith('SigBlk')]
+    if int(blocked[0].split()[1], 16) >> signal.SIGTTOU - 1 & 1: say('SIGTTOU is blocked')
 ready('3' if is_first else '2')
 say(sys.stdin.readline().strip())
 if is_first: sys.exit(0)
@@ -107,7 +143,7 @@ time.sleep(600)"
 }
 
 #[test]
-fn as_process_1_tenure_reaps_orphans() {
+fn as_process_1_tenure_reaps_orphans_and_forwards_signals() {
     assert!(rustix::process::geteuid().is_root(), "namespaces of processes need root");
     let place = Place::new();
     let exec = place.command(
@@ -115,7 +151,7 @@ fn as_process_1_tenure_reaps_orphans() {
         &[
             "sh",
             "-c",
-            "trap 'exit 0' TERM; echo >$DIR/ready
+            "trap 'exit 0' TERM; trap 'echo >$DIR/seen' WINCH; echo >$DIR/ready
         while :; do sleep 0.02; done",
         ],
     );
@@ -143,7 +179,12 @@ fn as_process_1_tenure_reaps_orphans() {
     };
     until(BOUND, "the orphan has come and gone", || (states().len() == 1).then_some(()));
     assert!(!states()[0].contains(") Z "), "{:?}", states());
-    kill_process(Pid::from_raw(first.try_into().unwrap()).unwrap(), Signal::TERM).unwrap();
+    let id = Pid::from_raw(first.try_into().unwrap()).unwrap();
+    // The kernel stops no process 1, and Tenure goes on with it.
+    kill_process(id, Signal::TSTP).unwrap();
+    kill_process(id, Signal::WINCH).unwrap();
+    until(BOUND, "the command has received a signal", || read(&place.path().join("seen")));
+    kill_process(id, Signal::TERM).unwrap();
     let ended = until(BOUND, "it ends", || unshare.try_wait().unwrap());
     assert_eq!(ended.code(), Some(0));
 }

@@ -93,6 +93,22 @@ fn process_of(watchdog: &WatchdogClient) -> Pid {
     only_child(reaper_of(watchdog)).unwrap()
 }
 
+/// Waits until a process has a signal that it has not received.
+async fn until_pending(id: Pid, signal: Signal) {
+    let bit = 1_u64 << (signal.as_raw() - 1);
+    let waiting = async {
+        loop {
+            let status = std::fs::read_to_string(format!("/proc/{id}/status")).unwrap();
+            let pending = status.lines().find_map(|it| it.strip_prefix("ShdPnd:")).unwrap();
+            if u64::from_str_radix(pending.trim(), 16).unwrap() & bit != 0 {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(BOUND, waiting).await.unwrap_or_else(|_| panic!("{signal:?} at {id}"));
+}
+
 async fn until_dead(id: Pid) {
     let dying = async {
         while lives(id) {
@@ -219,13 +235,13 @@ async fn a_requested_stop_is_the_requested_signal_and_then_sigkill() {
 }
 
 #[tokio::test]
-async fn signals_are_forwarded_to_the_process_group() {
+async fn signals_are_forwarded_to_the_process_group_and_continue_nothing() {
     let directory = tempfile::tempdir().unwrap();
     let script = "trap 'echo got >$DIR/parent' USR1
         (trap 'echo got >$DIR/child' USR1; echo 1 >$DIR/a; while :; do sleep 0.02; done) &
         echo 1 >$DIR/b; while :; do sleep 0.02; done";
     let mut watchdog = start(script, directory.path(), Duration::from_secs(3_600));
-    started(&mut watchdog).await;
+    let id = started(&mut watchdog).await;
     for file in ["a", "b"] {
         read(&directory.path().join(file)).await;
     }
@@ -233,6 +249,11 @@ async fn signals_are_forwarded_to_the_process_group() {
     for file in ["parent", "child"] {
         read(&directory.path().join(file)).await;
     }
+    kill_process(id, Signal::STOP).unwrap();
+    assert_eq!(report(&mut watchdog).await, Some(WatchdogEvent::Stopped(19)));
+    watchdog.order(WatchdogCommand::Signal(10));
+    until_pending(id, Signal::USR1).await;
+    assert!(process::has_stopped(id));
     watchdog.order(WatchdogCommand::Kill);
     rest(&mut watchdog).await;
 }
@@ -288,18 +309,12 @@ async fn a_stopped_command_is_reported_and_ended() {
 }
 
 #[tokio::test]
-async fn the_command_dies_with_its_watchdog_which_only_sigkill_ends() {
+async fn the_command_dies_with_its_watchdog() {
     let directory = tempfile::tempdir().unwrap();
     let mut watchdog = start(STUBBORN, directory.path(), Duration::from_secs(3_600));
     let id = started(&mut watchdog).await;
     read(&directory.path().join("ready")).await;
-    let its = process_of(&watchdog);
-    for signal in [Signal::TERM, Signal::INT, Signal::HUP, Signal::TSTP, Signal::USR1] {
-        kill_process(its, signal).unwrap();
-    }
-    tokio::time::sleep(Duration::from_millis(300)).await;
-    assert!(lives(id) && lives(its));
-    kill_process(its, Signal::KILL).unwrap();
+    kill_process(process_of(&watchdog), Signal::KILL).unwrap();
     until_dead(id).await;
     assert_eq!(report(&mut watchdog).await, None);
 }
@@ -486,14 +501,59 @@ async fn signals_to_the_watchdog_and_the_reaper_end_neither_them_nor_the_command
     let command = started(&mut watchdog).await;
     assert_eq!(pid_in(&directory.path().join("id")).await, command);
     for process in [process_of(&watchdog), reaper_of(&watchdog)] {
-        for signal in [Signal::TERM, Signal::INT, Signal::HUP, Signal::QUIT, Signal::USR1] {
+        use Signal as Is;
+        for signal in [Is::TERM, Is::INT, Is::HUP, Is::QUIT, Is::TSTP, Is::USR1] {
             kill_process(process, signal).unwrap();
+            // It is blocked for as long as the process lives.
+            until_pending(process, signal).await;
         }
     }
     watchdog.order(WatchdogCommand::Signal(Signal::TERM.as_raw()));
     let (reports, _) = rest(&mut watchdog).await;
     let killed = WatchdogEvent::Signalled(Signal::TERM.as_raw());
     assert_eq!(reports, [killed, WatchdogEvent::Gone]);
+}
+
+/// A wait that returns at once takes the whole of a processor.
+#[tokio::test]
+async fn the_watchdog_and_the_reaper_of_an_idle_command_are_idle() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut watchdog = start("exec sleep 60", directory.path(), 2 * BOUND);
+    started(&mut watchdog).await;
+    let both = [process_of(&watchdog), reaper_of(&watchdog)];
+    // In ticks of 10 ms, of the process itself.
+    let used = |id: Pid| -> u64 {
+        let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).unwrap();
+        let times = stat.split_ascii_whitespace().skip(13).take(2);
+        times.map(|it| it.parse::<u64>().unwrap()).sum()
+    };
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    for id in both {
+        assert!(used(id) < 10, "{id} of {both:?}: {}", used(id));
+    }
+    watchdog.order(WatchdogCommand::Kill);
+    rest(&mut watchdog).await;
+}
+
+#[test]
+fn a_stage_without_its_arguments_is_a_usage_error() {
+    for arguments in
+        [&["watchdog-of-exec"][..], &["watchdog-of-exec", "1", "true"], &["launch-of-exec"]]
+    {
+        let mut stage = std::process::Command::new(env!("CARGO_BIN_EXE_tenure"));
+        let stage = stage.args(arguments).stdin(std::process::Stdio::null());
+        assert_eq!(stage.status().unwrap().code(), Some(2), "{arguments:?}");
+    }
+}
+
+#[test]
+fn the_launcher_says_why_a_program_cannot_be_executed() {
+    let mut launcher = std::process::Command::new(env!("CARGO_BIN_EXE_tenure"));
+    let us = std::process::id().to_string();
+    let ran = launcher.args(["launch-of-exec", &us, "/nonexistent/it", "it"]).output().unwrap();
+    let said = String::from_utf8_lossy(&ran.stderr);
+    assert_eq!(ran.status.code(), Some(127), "{said}");
+    assert!(said.starts_with("tenure: /nonexistent/it: No such file"), "{said}");
 }
 
 #[tokio::test]

@@ -15,7 +15,7 @@ use rustix::process::{Pid, Signal, WaitIdOptions};
 use tenure::clock::Moment;
 use tenure::exec::kernel::{Change, Kernel, Stat};
 use tenure::exec::watchdog_client::{Link as ClientLink, Task, WatchdogClient};
-use tenure::exec::wire::{End, WatchdogCommand};
+use tenure::exec::wire::{End, RECORD, WatchdogCommand};
 use tokio::sync::oneshot;
 
 use super::link::Link;
@@ -152,11 +152,13 @@ impl Kernel for Simulated {
         });
     }
 
-    fn receive(&self, into: &mut [u8]) -> Result<usize, Errno> {
+    fn receive(&self, into: &mut Vec<u8>) -> Result<usize, Errno> {
         call("recv", |world, id| {
             let mut table = world.table.borrow_mut();
             let (now, term) = (table.now, table.at(id).term);
-            table.link(term).receive(into, now)
+            let got = table.link(term).receive(8 * RECORD, now)?;
+            into.extend(&got);
+            Ok(got.len())
         })
     }
 }
@@ -241,7 +243,7 @@ impl ClientLink for Connection {
         call("shutdown", |world, _| world.table.borrow_mut().link(self.term).close());
     }
 
-    fn receive<'a>(&'a mut self, into: &'a mut [u8]) -> BoxFuture<'a, io::Result<usize>> {
+    fn receive<'a>(&'a mut self, into: &'a mut Vec<u8>) -> BoxFuture<'a, io::Result<usize>> {
         let term = self.term;
         Box::pin(poll_fn(move |context| {
             let (world, _) = here();
@@ -251,10 +253,8 @@ impl ClientLink for Connection {
                 world.wake_when(Waiting::Report(term), context.waker().clone());
                 return Poll::Pending;
             }
-            let got = into.len().min(link.to_tenure.len());
-            for (to, byte) in into.iter_mut().zip(link.to_tenure.drain(..got)) {
-                *to = byte;
-            }
+            let got = link.to_tenure.len();
+            into.extend(link.to_tenure.drain(..));
             Poll::Ready(Ok(got))
         }))
     }

@@ -94,19 +94,17 @@ impl Link {
         !self.open || self.to_watchdog.len() >= RECORD
     }
 
-    pub fn receive(&mut self, into: &mut [u8], now: Instant) -> Result<usize, Errno> {
+    /// Returns up to `most` bytes for the watchdog; none if Tenure sends nothing more.
+    pub fn receive(&mut self, most: usize, now: Instant) -> Result<Vec<u8>, Errno> {
         if self.to_watchdog.is_empty() {
             if self.open {
                 return Err(Errno::AGAIN);
             }
             self.known.killed = true;
-            return Ok(0);
+            return Ok(Vec::new());
         }
-        let got = into.len().min(self.to_watchdog.len());
-        for (to, byte) in into.iter_mut().zip(self.to_watchdog.drain(..got)) {
-            *to = byte;
-        }
-        self.read.extend_from_slice(&into[..got]);
+        let got: Vec<u8> = self.to_watchdog.drain(..most.min(self.to_watchdog.len())).collect();
+        self.read.extend(&got);
         while let Some((order, _)) = self.read.split_first_chunk::<RECORD>() {
             let order = WatchdogCommand::of_bytes(order);
             self.read.drain(..RECORD);

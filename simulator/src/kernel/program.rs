@@ -80,13 +80,12 @@ impl Program {
                 })
             }
             Self::WatchdogStarts => {
-                let mut bytes = [0; RECORD];
                 let mut table = world.table.borrow_mut();
                 let (now, term) = (table.now, table.at(id).term);
-                let got = table.link(term).receive(&mut bytes, now);
+                let first = table.link(term).receive(RECORD, now).ok()?;
                 drop(table);
-                let order = WatchdogCommand::of_bytes(&bytes);
-                let (Ok(RECORD), WatchdogCommand::Belief(end)) = (got, order) else { return None };
+                let first = first.first_chunk().map(WatchdogCommand::of_bytes);
+                let Some(WatchdogCommand::Belief(end)) = first else { return None };
                 let start = || world.start_command(id);
                 let watchdog = Watchdog::start(&Simulated, STOP_TIMEOUT, end, start)?;
                 Self::watch(watchdog, world)

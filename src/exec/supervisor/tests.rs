@@ -2,7 +2,9 @@ use std::io;
 use std::sync::{Arc, Mutex};
 
 use futures::future::BoxFuture;
+use futures::poll;
 use rustix::io::Errno;
+use tokio::sync::Notify;
 
 use super::*;
 use crate::config::Withheld;
@@ -96,13 +98,16 @@ fn waiting(wait: Duration) -> Supervisor {
     with(ExecOptions { wait: Some(wait), ..ExecOptions::default() }).0
 }
 
-/// A watchdog that has ended, and notes its orders.
+/// A watchdog that notes its orders, and whose reaper exits when it is told to.
 #[derive(Clone, Default)]
-struct Orders(Arc<Mutex<Vec<WatchdogCommand>>>);
+struct Orders {
+    noted: Arc<Mutex<Vec<WatchdogCommand>>>,
+    exit: Arc<Notify>,
+}
 
 impl Orders {
     fn take(&self) -> Vec<WatchdogCommand> {
-        std::mem::take(&mut self.0.lock().unwrap())
+        std::mem::take(&mut self.noted.lock().unwrap())
     }
 }
 
@@ -111,18 +116,18 @@ impl Link for Orders {
 
     fn send(&self, bytes: &[u8]) -> Result<usize, Errno> {
         let order = bytes.try_into().expect("a whole order");
-        self.0.lock().unwrap().push(WatchdogCommand::of_bytes(order));
+        self.noted.lock().unwrap().push(WatchdogCommand::of_bytes(order));
         Ok(RECORD)
     }
 
     fn close(&self) {}
 
-    fn receive<'a>(&'a mut self, _: &'a mut [u8]) -> BoxFuture<'a, io::Result<usize>> {
+    fn receive<'a>(&'a mut self, _: &'a mut Vec<u8>) -> BoxFuture<'a, io::Result<usize>> {
         Box::pin(std::future::pending())
     }
 
     fn ended(&mut self) -> BoxFuture<'_, ()> {
-        Box::pin(std::future::ready(()))
+        Box::pin(self.exit.notified())
     }
 
     fn id(&self) -> Option<u32> {
@@ -130,9 +135,11 @@ impl Link for Orders {
     }
 }
 
-/// Returns the state of a command that runs since `begun`, and the orders to its watchdog.
+/// Returns the state of a command that runs since `begun`, and the orders to its watchdog. Its reaper
+/// has been told to exit.
 fn running(begun: Moment) -> (RunState, Orders) {
     let orders = Orders::default();
+    orders.exit.notify_one();
     let client = WatchdogClient::over(Box::new(orders.clone()));
     let child = Child::new(&Linux, TERM, begun, client, End::of(begun, LENGTH));
     (RunState { running: Some(child), starts: 1, ..RunState::new(begun) }, orders)
@@ -416,6 +423,37 @@ async fn the_driver_is_told_of_the_end_of_the_last_process_and_of_a_hold_off_if_
         .await;
         assert_eq!((done, told, state.vacated), ((None, None), inputs, TERM));
         assert!(state.running.is_none());
+    }
+}
+
+#[tokio::test]
+async fn the_end_of_a_command_is_that_of_its_reaper() {
+    let (mut state, orders) = running(Linux.now());
+    orders.exit.notified().await;
+    let ((), inputs) = told(with(ExecOptions::default()), async |it| {
+        let mut ending = pin!(it.reported(&mut state, Some(WatchdogEvent::Gone)));
+        assert!(poll!(&mut ending).is_pending());
+        orders.exit.notify_one();
+        assert_eq!(ending.await, None);
+    })
+    .await;
+    assert!(matches!(inputs[..], [Input::WorkloadExited { term: TERM, .. }]), "{inputs:?}");
+}
+
+#[tokio::test]
+async fn a_run_is_as_long_as_the_slower_clock_says() {
+    for (raw, hold_off) in [(0, 2), (3_600, 1)] {
+        let now = Linux.now();
+        let begun = Moment { boot: now.boot - s(3_600), raw: now.raw - s(raw), ..now };
+        let mut state = RunState::new(begun);
+        state.back_off.after(Duration::ZERO);
+        let ended = ExitStatus::Exited(0);
+        let (_, inputs) = told(with(ExecOptions::default()), async |it| {
+            it.over(&mut state, TERM, ended, None, begun).await
+        })
+        .await;
+        let hold_off = Some(s(hold_off));
+        assert_eq!(inputs, [Input::WorkloadExited { term: TERM, hold_off }]);
     }
 }
 
