@@ -2,6 +2,7 @@
 
 use testkit::processes::{exec_process, process};
 
+use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -159,6 +160,8 @@ fn as_process_1_tenure_reaps_orphans_and_forwards_signals() {
     unshare.args(["--pid", "--fork", "--mount-proc", "--kill-child"]);
     // Without the surrounding `timeout`, so that tenure is process 1.
     unshare.args(exec.get_args().skip(2)).env("DIR", place.path()).stdin(Stdio::null());
+    // Its group is not orphaned: the kernel would stop none of its processes.
+    unshare.process_group(0);
     let mut unshare = unshare.spawn().unwrap();
     let child_of = |id: u32| -> Option<u32> {
         let listed = std::fs::read_to_string(format!("/proc/{id}/task/{id}/children")).ok()?;
