@@ -192,7 +192,7 @@ impl Kernel for Linux {
     }
 
     fn receive(&self, into: &mut Vec<u8>) -> Result<usize, Errno> {
-        into.reserve(8 * RECORD);
+        into.reserve(RECORD);
         recv(std::io::stdin(), spare_capacity(into), RecvFlags::DONTWAIT).map(|(_, got)| got)
     }
 }
