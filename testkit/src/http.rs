@@ -5,4 +5,5 @@ pub mod mounted;
 pub mod raw;
 pub mod server;
 pub mod status;
+pub mod turns;
 pub mod wire;

@@ -2,5 +2,5 @@
 //! conditions and ignores them.
 
 pub mod careless;
+pub mod front;
 pub mod server;
-pub mod turns;

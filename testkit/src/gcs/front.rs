@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use serde_json::json;
 
 use crate::http::front;
+use crate::http::turns::Turns;
 use crate::http::wire::Message;
 
 /// The token that it gives, and forwards requests with.
@@ -24,9 +25,15 @@ impl Front {
     pub fn before(emulator: u16) -> Self {
         let denied = Arc::<AtomicBool>::default();
         let shared = Arc::clone(&denied);
+        let turns = Turns::default();
         let port = front::before(emulator, move |request, emulator| {
             let own = own_answer(request, shared.load(Ordering::SeqCst));
-            own.or_else(|| emulator.forward(request, &request.bytes))
+            own.or_else(|| {
+                let line = request.first_line();
+                turns.during(object(&line), line.starts_with("GET"), || {
+                    emulator.forward(request, &request.bytes)
+                })
+            })
         });
         Self { port, denied }
     }
@@ -35,6 +42,12 @@ impl Front {
     pub fn deny(&self, denied: bool) {
         self.denied.store(denied, Ordering::SeqCst);
     }
+}
+
+/// Returns the object of a read, `…/o/OBJECT?…`, or of a write, `…&name=OBJECT&…`.
+fn object(line: &str) -> &str {
+    let rest = line.split_once("/o/").or_else(|| line.split_once("&name="));
+    rest.and_then(|(_, rest)| rest.split(['?', '&', ' ']).next()).unwrap_or_default()
 }
 
 /// Returns the answer to a request that is not for the emulator.

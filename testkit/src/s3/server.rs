@@ -15,7 +15,7 @@ use crate::paths::tool;
 use crate::ports::free_port;
 use crate::processes::process::{Process, until};
 use crate::processes::tool::run;
-use crate::s3::turns;
+use crate::s3::front;
 use crate::stores::bids::REQUEST_TIMEOUT;
 use crate::stores::certificates::Certificates;
 use crate::stores::register_lock::RegisterServer;
@@ -244,7 +244,7 @@ impl SharedServer for S3Server {
         static SHARED: Shared<S3Server> = Shared::new();
         SHARED.get(|| {
             let it = Self::start();
-            Self { front: Some(turns::before(it.port)), ..it }
+            Self { front: Some(front::before(it.port)), ..it }
         })
     }
 
