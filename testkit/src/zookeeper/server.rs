@@ -30,9 +30,15 @@ pub const USER: &str = "elections:correct-horse";
 /// The shortest session is of two of them.
 pub const TICK: Duration = Duration::from_millis(500);
 
-/// Java for a small program that runs for a moment.
-pub(super) const JAVA: [&str; 4] =
-    ["-Xmx96m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dzookeeper.forceSync=no"];
+/// Java for a small program that runs for a moment. The heap grows with the elections, which stay there: races
+/// leave tens of thousands.
+pub(super) const JAVA: [&str; 5] = [
+    "-Xms32m",
+    "-Xmx1g",
+    "-XX:+UseSerialGC",
+    "-XX:TieredStopAtLevel=1",
+    "-Dzookeeper.forceSync=no",
+];
 
 /// One server.
 pub struct Member {
