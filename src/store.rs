@@ -67,6 +67,7 @@ mod network;
     feature = "zookeeper"
 ))]
 mod next_server;
+mod pause;
 #[cfg(feature = "postgres")]
 pub mod postgres;
 #[cfg(any(feature = "gcs", feature = "s3"))]

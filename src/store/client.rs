@@ -160,11 +160,3 @@ pub(super) fn broken(error: &reqwest::Error, peer: &Peer<'_>) -> NetworkError {
 pub(super) fn date(headers: &HeaderMap) -> Option<OffsetDateTime> {
     OffsetDateTime::parse(headers.get(DATE)?.to_str().ok()?, &Rfc2822).ok()
 }
-
-/// Returns half of the pause to all of it, at random, so that not all watchers of a server that ended
-/// return at once.
-#[cfg(any(feature = "consul", feature = "etcd"))]
-pub(super) fn spread(pause: Duration) -> Duration {
-    let chance = (uuid::Uuid::new_v4().as_u128() & 0xff) as u32;
-    pause / 2 + pause / 512 * chance
-}

@@ -6,12 +6,12 @@
 use std::sync::{MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::time::{sleep, timeout};
+use tokio::time::timeout;
 
 use super::Consul;
 use super::record::Seen;
 use crate::lease::{Nonce, StoreError};
-use crate::store::client::spread;
+use crate::store::pause::Pause;
 
 /// How long one query waits, after which another is sent. A connection may be dead for this long before
 /// that shows; a shorter time costs more requests.
@@ -19,11 +19,6 @@ const LENGTH: Duration = Duration::from_secs(48);
 
 /// How long an answer may take: the servers wait a sixteenth longer, at random.
 const PATIENCE: Duration = Duration::from_secs(60);
-
-/// The pause from the end of one query to the next after an error, from the first value doubling to the second
-/// while nothing is received. A shorter one loads a failing server more; a longer one leaves standbys to
-/// their own polls.
-const PAUSE: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(30));
 
 /// What was last received, kept from one [`watch`](Consul::watch) to the next.
 #[derive(Default)]
@@ -52,21 +47,20 @@ impl Noticed {
 impl Consul {
     /// Resolves when the key has changed; returns the acquisition that holds the lease.
     pub(super) async fn watch(&self) -> Option<Nonce> {
-        let mut pause = PAUSE.0;
+        let mut pause = Pause::default();
         loop {
             match timeout(PATIENCE, self.watch_once()).await {
                 Ok(Ok(true)) => return self.noticed().held_by(),
                 Ok(Ok(false)) => {
                     // A server may answer at once, again and again.
-                    pause = PAUSE.0;
-                    sleep(spread(pause)).await;
+                    pause.reset();
+                    pause.pass().await;
                 }
                 Ok(Err(error)) => {
                     tracing::debug!(key = self.key, "the blocking query ended: {error}");
                     // The next one begins with the present state, which shows what was missed.
                     self.noticed().index = 0;
-                    sleep(spread(pause)).await;
-                    pause = (pause * 2).min(PAUSE.1);
+                    pause.pass().await;
                 }
                 Err(_) => tracing::debug!(key = self.key, "a blocking query had no answer"),
             }

@@ -8,7 +8,7 @@ use std::sync::{MutexGuard, PoisonError};
 use std::time::Duration;
 
 use serde_json::json;
-use tokio::time::{sleep, timeout};
+use tokio::time::timeout;
 
 use super::errors::{self, EtcdError, broken};
 use super::gateway::{Call, LONGEST_ANSWER};
@@ -16,16 +16,11 @@ use super::record::Seen;
 use super::wire::{Streamed, Watched};
 use super::{Etcd, Range};
 use crate::lease::{Nonce, StoreError};
-use crate::store::client::spread;
+use crate::store::pause::Pause;
 
 /// How long one watch lasts, after which another is started. A connection may be dead for this long
 /// before that shows; a shorter time costs more requests.
 const LENGTH: Duration = Duration::from_secs(60);
-
-/// The pause from the end of one watch to the next, from the first value doubling to the second while
-/// nothing is received. A shorter one loads a failing server more; a longer one leaves standbys to
-/// their own polls.
-const PAUSE: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(30));
 
 /// What was last received, kept from one [`watch`](Etcd::watch) to the next.
 #[derive(Default)]
@@ -111,7 +106,7 @@ impl Messages<'_> {
 impl Etcd {
     /// Resolves when a key has changed; returns the acquisition that holds the lease.
     pub(super) async fn watch(&self) -> Option<Nonce> {
-        let mut pause = PAUSE.0;
+        let mut pause = Pause::default();
         loop {
             match timeout(LENGTH, self.watch_once()).await {
                 Ok(Ok(true)) => return self.noticed().held_by(),
@@ -123,12 +118,11 @@ impl Etcd {
                 }
                 // Nothing has changed for so long.
                 Err(_) => {
-                    pause = PAUSE.0;
+                    pause.reset();
                     continue;
                 }
             }
-            sleep(spread(pause)).await;
-            pause = (pause * 2).min(PAUSE.1);
+            pause.pass().await;
         }
     }
 

@@ -7,21 +7,15 @@
 
 use std::ffi::OsStr;
 use std::io;
-use std::time::Duration;
 
 use futures::StreamExt;
 use inotify::{Event, EventMask, EventStream, Inotify, WatchMask};
-use tokio::time::sleep;
 
 use super::FileStore;
 use super::fault::FileError;
 use super::record::Stored;
 use crate::lease::{Nonce, StoreError};
-
-/// The pause from a watch that failed to the next attempt, from the first value doubling to the
-/// second. A shorter one loads a disk that hangs more; a longer one leaves standbys to their own
-/// polls.
-const PAUSE: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(30));
+use crate::store::pause::Pause;
 
 /// What happens to a directory whose record is replaced or deleted, or that itself goes away.
 const EVENTS: WatchMask = WatchMask::MOVED_TO
@@ -54,15 +48,14 @@ impl FileStore {
     /// the lease.
     pub(super) async fn watch(&self) -> Option<Nonce> {
         let mut watching = self.watching.lock().await;
-        let mut pause = PAUSE.0;
+        let mut pause = Pause::default();
         loop {
             match self.watch_once(&mut watching, &mut pause).await {
                 Ok(News { held_by }) => return held_by,
                 Err(error) => tracing::debug!("the watch on the directory ended: {error}"),
             }
             watching.events = None;
-            sleep(pause).await;
-            pause = (pause * 2).min(PAUSE.1);
+            pause.pass().await;
         }
     }
 
@@ -70,7 +63,7 @@ impl FileStore {
     async fn watch_once(
         &self,
         watching: &mut Watching,
-        pause: &mut Duration,
+        pause: &mut Pause,
     ) -> Result<News, StoreError> {
         let failed = |error| FileError::io(self.place.directory(), "watched", error);
         let events = match watching.events.take() {
@@ -90,7 +83,7 @@ impl FileStore {
                     return Ok(news);
                 }
             }
-            *pause = PAUSE.0;
+            pause.reset();
             let event =
                 events.next().await.unwrap_or_else(|| Err(io::ErrorKind::BrokenPipe.into()));
             watching.is_unread |= self.may_be_news(&event.map_err(failed)?).map_err(failed)?;

@@ -6,31 +6,21 @@
 //! without the permission to watch, a standby sees a release at its next poll.
 
 use std::mem;
-use std::time::Duration;
 
 use futures::StreamExt;
 use futures::stream::BoxStream;
-use tokio::time::sleep;
-use uuid::Uuid;
 
 use super::{Kubernetes, record};
 use crate::kube::objects::Lease;
 use crate::kube::{KubeError, Watched};
 use crate::lease::{Change, Claim};
-
-/// The pause from the end of one watch to the next, from the first value doubling to the second
-/// while nothing is received. A shorter one loads a failing server more; a longer one leaves
-/// standbys to their own polls.
-const PAUSE: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(30));
-
-/// The longest pause after a watch that is not allowed, reached by doubling too, since a server
-/// that has just started refuses everything for a moment.
-const FORBIDDEN: Duration = Duration::from_secs(300);
+use crate::store::pause::Pause;
 
 /// The number of consecutive refusals after which a warning is logged: some seconds.
 const REFUSALS: u32 = 5;
 
 /// The watch, kept from one [`watch`](Kubernetes::watch) to the next, and what it last received.
+#[derive(Default)]
 pub(super) struct Watching {
     /// `None` before the first watch, and after one that has ended.
     events: Option<BoxStream<'static, Result<Watched<Lease>, KubeError>>>,
@@ -38,7 +28,7 @@ pub(super) struct Watching {
     /// it ends.
     is_beginning: bool,
     /// The pause to the next watch.
-    pause: Duration,
+    pause: Pause,
     /// The resourceVersion to continue from.
     version: Option<String>,
     /// The digest of what is of interest to a standby.
@@ -49,18 +39,11 @@ pub(super) struct Watching {
     refused: u32,
 }
 
-impl Default for Watching {
-    fn default() -> Self {
-        let (events, is_beginning, version, news, claim, refused) = Default::default();
-        Self { events, is_beginning, pause: PAUSE.0, version, news, claim, refused }
-    }
-}
-
 impl Watching {
     /// Records an event; returns `None` if it is of no interest.
     fn hear(&mut self, told: Watched<Lease>, place: &str) -> Option<Change> {
         if !mem::take(&mut self.is_beginning) {
-            self.pause = PAUSE.0;
+            self.pause.reset();
         }
         self.refused = 0;
         match told {
@@ -108,11 +91,12 @@ impl Watching {
         }
     }
 
-    /// Returns the pause to the next watch, and lengthens the one after it.
-    fn next_pause(&mut self) -> Duration {
-        let longest = if self.refused > 0 { FORBIDDEN } else { PAUSE.1 };
-        let next = (self.pause * 2).min(longest);
-        mem::replace(&mut self.pause, next)
+    /// Pauses before the next watch.
+    async fn pass_pause(&mut self) {
+        match self.refused {
+            0 => self.pause.pass().await,
+            _ => self.pause.pass_refused().await,
+        }
     }
 }
 
@@ -141,15 +125,7 @@ impl Kubernetes {
                 }
             }
             watching.events = None;
-            let pause = watching.next_pause();
-            sleep(spread(pause)).await;
+            watching.pass_pause().await;
         }
     }
-}
-
-/// Returns half of the pause to all of it, at random, so that not all watchers of a server that
-/// ended return at once.
-fn spread(pause: Duration) -> Duration {
-    let chance = (Uuid::new_v4().as_u128() & 0xff) as u32;
-    pause / 2 + pause / 512 * chance
 }

@@ -6,32 +6,22 @@
 //! replica set, or the right to watch, a standby sees a release at its next poll.
 
 use std::collections::VecDeque;
-use std::mem;
 use std::time::Duration;
 
-use tokio::time::{sleep, timeout};
-use uuid::Uuid;
+use tokio::time::timeout;
 
 use super::Collection;
 use super::connection::Connection;
 use super::errors::not_mongodb;
 use super::wire::{self, Stored};
 use crate::store::network::NetworkError;
+use crate::store::pause::Pause;
 use crate::store::register::Slot;
 use crate::store::register::error::RegisterError;
 
 /// How long the server waits for events before it answers without one. A connection may be dead for this
 /// long before that shows; a shorter time costs more requests.
 const WAIT: Duration = Duration::from_secs(10);
-
-/// The pause from the end of one stream to the next, from the first value doubling to the second while
-/// nothing is received. A shorter one loads a failing server more; a longer one leaves standbys to their
-/// own polls.
-const PAUSE: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(30));
-
-/// The longest pause where the server has no change streams, or does not allow one; reached by doubling too,
-/// since it may be another server by then.
-const WITHOUT: Duration = Duration::from_secs(300);
 
 /// An open stream.
 struct Stream {
@@ -42,17 +32,12 @@ struct Stream {
 }
 
 /// The stream, kept from one [`watch`](Collection::watch) to the next.
+#[derive(Default)]
 pub(super) struct Watching {
     /// `None` before the first stream, and after one that has ended.
     stream: Option<Stream>,
     /// The pause to the next stream.
-    pause: Duration,
-}
-
-impl Default for Watching {
-    fn default() -> Self {
-        Self { stream: None, pause: PAUSE.0 }
-    }
+    pause: Pause,
 }
 
 impl Collection {
@@ -63,7 +48,8 @@ impl Collection {
             // Out of its place: a stream whose request was dropped is of no more use.
             match self.next(watching.stream.take()).await {
                 Ok((state, stream)) => {
-                    *watching = Watching { stream: Some(stream), pause: PAUSE.0 };
+                    watching.stream = Some(stream);
+                    watching.pause.reset();
                     return state.map(|it| it.content.into_bytes());
                 }
                 Err(error) => {
@@ -73,9 +59,10 @@ impl Collection {
                     );
                     let is_refused =
                         matches!(error, RegisterError::Invalid(_) | RegisterError::Denied(_));
-                    let longest = if is_refused { WITHOUT } else { PAUSE.1 };
-                    let next = (watching.pause * 2).min(longest);
-                    sleep(spread(mem::replace(&mut watching.pause, next))).await;
+                    match is_refused {
+                        true => watching.pause.pass_refused().await,
+                        false => watching.pause.pass().await,
+                    }
                 }
             }
         }
@@ -139,11 +126,4 @@ impl Stream {
         })?;
         Ok(())
     }
-}
-
-/// Returns half of the pause to all of it, at random, so that not all watchers of a server that ended
-/// return at once.
-fn spread(pause: Duration) -> Duration {
-    let chance = (Uuid::new_v4().as_u128() & 0xff) as u32;
-    pause / 2 + pause / 512 * chance
 }

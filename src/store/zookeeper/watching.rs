@@ -7,8 +7,7 @@
 
 use std::time::Duration;
 
-use tokio::time::{sleep, timeout};
-use uuid::Uuid;
+use tokio::time::timeout;
 
 use super::Zookeeper;
 use super::connection::{Connection, state};
@@ -17,11 +16,7 @@ use super::record::Seen;
 use super::wire::{Mode, Reader, Request};
 use crate::lease::{Nonce, StoreError, Version};
 use crate::store::network::NetworkError;
-
-/// The pause from the end of one connection to the next, from the first value doubling to the second while
-/// nothing is received. A shorter one loads a failing server more; a longer one leaves standbys to their own
-/// polls.
-const PAUSE: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(30));
+use crate::store::pause::Pause;
 
 /// How long the first in line has to acquire a lease that is free before the next one is woken.
 const TURN: Duration = Duration::from_millis(500);
@@ -73,7 +68,7 @@ impl Zookeeper {
     /// returns the acquisition that holds the lease.
     pub(super) async fn watch(&self) -> Option<Nonce> {
         let mut watching = self.watching.lock().await;
-        let mut pause = PAUSE.0;
+        let mut pause = Pause::default();
         loop {
             match self.watch_on(&mut watching, &mut pause).await {
                 Ok(()) => return watching.held_by(),
@@ -82,17 +77,12 @@ impl Zookeeper {
                     watching.connection = None;
                 }
             }
-            sleep(spread(pause)).await;
-            pause = (pause * 2).min(PAUSE.1);
+            pause.pass().await;
         }
     }
 
     /// Waits until something has changed. The pause after an error begins anew with each answer.
-    async fn watch_on(
-        &self,
-        watching: &mut Watching,
-        pause: &mut Duration,
-    ) -> Result<(), StoreError> {
+    async fn watch_on(&self, watching: &mut Watching, pause: &mut Pause) -> Result<(), StoreError> {
         loop {
             // Out of its place, so that it is closed if this future is dropped within a request.
             let mut connection = match watching.connection.take() {
@@ -110,7 +100,7 @@ impl Zookeeper {
             self.access.heard(&connection);
             let prepared = prepared?;
             watching.connection = Some(connection);
-            *pause = PAUSE.0;
+            pause.reset();
             let Some((seen, is_due)) = prepared else { continue };
             if watching.take(&seen) {
                 return Ok(());
@@ -225,11 +215,4 @@ async fn notified(
         }
     }
     Ok(true)
-}
-
-/// Returns half of the pause to all of it, at random, so that not all watchers of a server that ended return
-/// at once.
-fn spread(pause: Duration) -> Duration {
-    let chance = (Uuid::new_v4().as_u128() & 0xff) as u32;
-    pause / 2 + pause / 512 * chance
 }
