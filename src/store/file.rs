@@ -352,20 +352,53 @@ mod tests {
 
     use super::*;
     use crate::lease::{Candidate, LeaseId, Nonce};
+    use crate::store::MOST_LISTED;
 
     /// Whether the disk fails to sync, and how often it has synced.
     static FAILS: AtomicBool = AtomicBool::new(false);
     static SYNCED: AtomicBool = AtomicBool::new(false);
 
+    fn named(directory: &std::path::Path, election: &str) -> FileSettings {
+        FileSettings {
+            directory: directory.to_owned(),
+            election: election.to_owned(),
+            is_private: false,
+        }
+    }
+
+    #[tokio::test]
+    async fn a_misspelt_election_is_found_beside_the_others() {
+        let home = tempfile::tempdir().unwrap();
+        let directory = home.path().join("leases");
+        let missing = FileStore::open(&named(&directory, "oders"));
+        let Presence::Missing { missing: words, others: None } = missing.presence().await.unwrap()
+        else {
+            panic!("there is no directory yet");
+        };
+        assert!(words.contains("leases does not exist"), "{words}");
+        for number in (0..MOST_LISTED).rev() {
+            let store = FileStore::open(&named(&directory, &format!("e{number:02}")));
+            let made = store.create(1).await.unwrap();
+            let is_first = number == MOST_LISTED - 1;
+            assert_eq!(made.len(), if is_first { 2 } else { 1 }, "{made:?}");
+            assert_eq!(made[0].contains("the directory"), is_first, "{made:?}");
+            assert_eq!(store.presence().await.unwrap(), Presence::Exists);
+        }
+        std::fs::write(directory.join("notes.txt"), "no election").unwrap();
+        FileStore::open(&named(&directory, "f")).create(1).await.unwrap();
+        let found = missing.presence().await.unwrap();
+        let Presence::Missing { missing, others: Some(others) } = found else {
+            panic!("{found:?}")
+        };
+        assert!(missing.contains("no election \"oders\""), "{missing}");
+        let listed: Vec<_> = (0..MOST_LISTED).map(|it| format!("e{it:02}")).collect();
+        assert_eq!(others, listed, "sorted, and no more than that");
+    }
+
     #[tokio::test]
     async fn a_term_whose_sync_has_failed_is_synced_before_it_is_returned() {
         let directory = tempfile::tempdir().unwrap();
-        let settings = FileSettings {
-            directory: directory.path().to_owned(),
-            election: "orders".to_owned(),
-            is_private: false,
-        };
-        let mut store = FileStore::open(&settings);
+        let mut store = FileStore::open(&named(directory.path(), "orders"));
         Arc::get_mut(&mut store.place).unwrap().sync = |fd| {
             if FAILS.load(Ordering::Relaxed) {
                 return Err(Errno::IO);

@@ -8,10 +8,11 @@ use std::time::Duration;
 
 use kube_server::answers::Answer;
 use kube_server::{Fault, KubeServer, TOKEN, Tls};
-use lease_lock::{A, lead, lease, open, soon};
+use lease_lock::{A, client_go, lead, lease, open, settings, soon};
 use process::{Ran, run_verb};
 use serde_json::json;
-use tenure::store::{Finding, LeaseAdmin, LeaseStore, Verdict};
+use tenure::store::kubernetes::Kubernetes;
+use tenure::store::{Finding, LeaseAdmin, LeaseStore, MOST_LISTED, Presence, Verdict};
 
 fn lines(findings: &[Finding]) -> String {
     let lines = findings.iter().map(|it| {
@@ -219,4 +220,21 @@ fn an_endpoint_that_does_not_lead_is_named_with_its_remedy() {
     let replaced = json!("11111111-2222-4333-8444-555555555555");
     own("web-1", &replaced);
     named(&["web.orders", "10.0.0.1", "web-1"]);
+}
+
+#[tokio::test]
+async fn a_misspelt_lease_is_found_beside_the_others_of_tenure() {
+    let server = KubeServer::start();
+    let open = |name: &str| Kubernetes::open(&settings(&server, "team", name)).unwrap();
+    server.put("leases", "team", "a-controller", client_go("web-1", 15, 3));
+    for number in (0..=MOST_LISTED).rev() {
+        let store = open(&format!("e{number:02}"));
+        soon(store.create(1)).await.unwrap();
+        assert_eq!(soon(store.presence()).await.unwrap(), Presence::Exists);
+    }
+    let found = soon(open("oders").presence()).await.unwrap();
+    let Presence::Missing { missing, others: Some(others) } = found else { panic!("{found:?}") };
+    assert!(missing.contains("no Lease \"oders\" in the namespace team"), "{missing}");
+    let listed: Vec<_> = (0..MOST_LISTED).map(|it| format!("e{it:02}")).collect();
+    assert_eq!(others, listed, "sorted, and no more than that");
 }

@@ -16,7 +16,7 @@ use conformance::Harness;
 use tenure::config::{Address, SecretSource, ZookeeperSettings};
 use tenure::lease::{Bid, Cause, Nonce, StoreError};
 use tenure::store::zookeeper::Zookeeper;
-use tenure::store::{LeaseAdmin, LeaseStore, Verdict};
+use tenure::store::{LeaseAdmin, LeaseStore, MOST_LISTED, Presence, Verdict};
 
 testkit::conformance!(plain, ZookeeperLock<Plain>);
 testkit::conformance!(secured, ZookeeperLock<Secured>);
@@ -276,6 +276,24 @@ async fn doctor_names_a_server_that_is_gone_and_an_election_without_a_term() {
     for subject in ["version", "sign-in", "sessions", "permissions", "access lists", "clock skew"] {
         assert_eq!(finding(&found, subject).verdict, Verdict::Passed, "{found:?}");
     }
+}
+
+#[tokio::test]
+async fn a_misspelt_election_is_found_beside_the_others() {
+    let server = on_thread(ZookeeperServer::shared).await;
+    let open = |election: &str| {
+        open(&ZookeeperSettings { path: "listed".to_owned(), ..server.settings(election) })
+    };
+    for number in (0..=MOST_LISTED).rev() {
+        let there = open(&format!("e{number:02}"));
+        soon(there.create(1)).await.unwrap();
+        assert_eq!(soon(there.presence()).await.unwrap(), Presence::Exists);
+    }
+    let found = soon(open("oders").presence()).await.unwrap();
+    let Presence::Missing { missing, others: Some(others) } = found else { panic!("{found:?}") };
+    assert!(missing.contains("no node /listed/oders"), "{missing}");
+    let listed: Vec<_> = (0..MOST_LISTED).map(|it| format!("e{it:02}")).collect();
+    assert_eq!(others, listed, "sorted, and no more than that");
 }
 
 #[tokio::test]

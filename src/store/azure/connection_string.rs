@@ -202,6 +202,8 @@ mod tests {
     fn development_storage_means_azurite() {
         let it = parse("UseDevelopmentStorage=true;").unwrap();
         assert_eq!(it.endpoint.unwrap().as_str(), "http://127.0.0.1:10000/devstoreaccount1");
+        let both = faults("UseDevelopmentStorage=true;AccountName=a;AccountKey=a2V5");
+        assert!(both.contains("cannot be combined"), "{both}");
     }
 
     #[test]

@@ -295,6 +295,43 @@ mod tests {
     }
 
     #[test]
+    fn each_refusal_of_rights_has_its_own_remedy() {
+        let table = [
+            (403, "AuthenticationFailed", "the clock of this host"),
+            (401, "InvalidAuthenticationInfo", "expired"),
+            (401, "NoAuthenticationInformation", "expired"),
+            (403, "AuthorizationFailure", "firewall"),
+            (403, "AuthorizationSourceIPMismatch", "firewall"),
+            (403, "AuthorizationProtocolMismatch", "https only"),
+            (403, "KeyBasedAuthenticationNotPermitted", "does not allow keys"),
+            (403, "AccountIsDisabled", "the account is disabled"),
+            (409, "PublicAccessNotPermitted", "permission denied"),
+        ];
+        for (status, code, remedy) in table {
+            let error = classify(Op::Read, &answer(status, code));
+            assert_eq!(error.failure().cause, Cause::Auth, "{code}");
+            assert!(error.to_string().contains(remedy), "{error}");
+        }
+    }
+
+    #[test]
+    fn what_the_client_could_not_ask_or_read_is_unknown() {
+        let table = [
+            (ErrorKind::Io, Cause::Network, "broke"),
+            (ErrorKind::Credential, Cause::Auth, "sign-in"),
+            (ErrorKind::DataConversion, Cause::Unavailable, "malformed"),
+            (ErrorKind::Other, Cause::Unavailable, "the request"),
+        ];
+        for (kind, cause, words) in table {
+            let error = classify(Op::Hold, &Error::with_message(kind, "sig=SECRET"));
+            assert!(matches!(error, StoreError::Unknown(_)), "{error:?}");
+            assert_eq!(error.failure().cause, cause, "{error}");
+            let shown = error.to_string();
+            assert!(shown.contains(words) && !shown.contains("SECRET"), "{shown}");
+        }
+    }
+
+    #[test]
     fn missing_rights_name_the_role() {
         let words = classify(Op::Read, &answer(403, "AuthorizationPermissionMismatch")).to_string();
         assert!(words.contains("Storage Blob Data Contributor"), "{words}");

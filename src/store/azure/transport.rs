@@ -171,8 +171,12 @@ mod tests {
         for url in ["http://127.0.0.1:10000/a", "http://localhost/", "http://[::1]:1/"] {
             assert!(is_loopback(&Url::parse(url).unwrap()), "{url}");
         }
-        for url in ["http://localhost.example.com/", "http://10.0.0.1/", "https://127.0.0.1.nip.io"]
-        {
+        for url in [
+            "http://localhost.example.com/",
+            "http://10.0.0.1/",
+            "https://127.0.0.1.nip.io",
+            "mailto:localhost",
+        ] {
             assert!(!is_loopback(&Url::parse(url).unwrap()), "{url}");
         }
     }

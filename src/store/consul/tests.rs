@@ -12,6 +12,7 @@ use tokio::task::JoinSet;
 use url::Url;
 
 use super::*;
+use crate::clock;
 use crate::config::SecretSource;
 use crate::lease::fuzzing::bid;
 
@@ -320,6 +321,10 @@ async fn a_term_is_written_only_on_what_was_read() {
     let asked = server.asked();
     assert_eq!(asked[1].body[0]["KV"], json!({"Verb": "check-index", "Key": KEY, "Index": 7}));
     assert_eq!(asked[1].body[1]["KV"]["Verb"], "set");
+    let Reply::Answer(200, mut none_failed) = done(2, Some(OURS)) else { unreachable!() };
+    none_failed["Errors"] = json!([]);
+    server.says([ours(), Reply::Answer(200, none_failed)]);
+    assert_eq!(store.write_term(&bid(), 3).await, Ok(7), "no errors are an empty list, too");
     server.says([ours(), undone("failed index check for key, current modify index 8 != 7")]);
     let found = store.write_term(&bid(), 3).await;
     assert!(matches!(found, Err(StoreError::RetryNow(_))), "{found:?}");
@@ -439,4 +444,36 @@ async fn a_token_is_read_again_after_a_refusal_and_never_shown() {
         }
     };
     tokio::time::timeout(Duration::from_secs(10), replaced).await.expect("it is read again");
+}
+
+/// An entry that Tenure did not write.
+fn foreign() -> Reply {
+    let value = azure_core::base64::encode("somebody's");
+    Reply::Answer(200, json!([{"Key": KEY, "Value": value, "ModifyIndex": 8, "LockIndex": 1}]))
+}
+
+#[tokio::test]
+async fn a_watch_continues_from_its_last_index_and_shows_what_is_foreign() {
+    let server = Server::start().await;
+    let store = open(&settings(&[&server]));
+    server.says([ours(), foreign(), missing()]);
+    for (index, held_by) in [(0, Some(bid().nonce)), (9, Some(bid().nonce)), (9, None)] {
+        assert_eq!(store.watch().await, held_by);
+        assert_eq!(server.lines(), [format!("GET kv/{KEY}?index={index}&wait=48s")]);
+    }
+}
+
+#[tokio::test]
+async fn a_watch_pauses_after_an_answer_without_news_and_after_an_error() {
+    let server = Server::start().await;
+    let store = open(&settings(&[&server]));
+    server.says([ours(), ours(), ours(), Reply::Text(500, "no leader"), foreign(), missing()]);
+    assert_eq!(store.watch().await, Some(bid().nonce));
+    let began = clock::now();
+    assert_eq!(store.watch().await, None);
+    let indices: Vec<_> = server.lines().iter().map(|it| it.contains("index=0&")).collect();
+    assert_eq!(indices, [true, false, false, false, true, true], "it begins anew after an error");
+    // Two answers and an error with the shortest pause, and an error with twice that: half of it at least.
+    let least = Duration::from_millis(125 + 125 + 125 + 250);
+    assert!(began.elapsed_max(clock::now()) >= least, "{:?}", began.elapsed_max(clock::now()));
 }

@@ -189,8 +189,12 @@ mod tests {
                 let shown = format!("{:?}", refused_with(400, &body));
                 assert!(shown.starts_with(expected), "{body}: {shown}");
                 assert!(shown.contains("h:1"), "{shown}");
+                let shown = format!("{:?}", streamed(&body, "h:1"));
+                assert!(shown.starts_with(expected), "{body}: {shown}");
             }
         }
+        let silent = format!("{:?}", streamed(&Value::Null, "h:1"));
+        assert!(silent.starts_with("Unavailable") && silent.contains("h:1"), "{silent}");
     }
 
     #[test]

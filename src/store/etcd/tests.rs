@@ -12,6 +12,7 @@ use tokio::task::JoinSet;
 use url::Url;
 
 use super::*;
+use crate::clock;
 use crate::config::{EtcdUser, SecretSource};
 use crate::lease::Nonce;
 use crate::lease::{Candidate, LeaseId};
@@ -21,6 +22,8 @@ use crate::lease::{Candidate, LeaseId};
 enum Reply {
     Answer(u16, Value),
     Text(u16, &'static str),
+    /// The messages of a stream.
+    Messages(Vec<Value>),
     /// The lease that was asked for, with this time.
     Granted(i64),
     /// Nothing, ever.
@@ -93,6 +96,9 @@ async fn answer(script: Arc<Mutex<Script>>, request: Request) -> Response {
     match reply.unwrap_or(Reply::Text(500, "the script is over")) {
         Reply::Answer(status, body) => (code(status), body.to_string()).into_response(),
         Reply::Text(status, text) => (code(status), text).into_response(),
+        Reply::Messages(all) => {
+            all.iter().map(|it| format!("{it}\n")).collect::<String>().into_response()
+        }
         Reply::Granted(ttl) => {
             let body = json!({"header": header(), "ID": lease, "TTL": ttl.to_string()});
             body.to_string().into_response()
@@ -513,4 +519,50 @@ async fn a_claim_without_a_lease_never_ends_and_is_broken_at_once_only() {
     member.says([Reply::Answer(200, json!({"header": header(), "succeeded": true}))]);
     let broken = store.break_lease(true).await.unwrap();
     assert!(matches!(broken, BreakOutcome::Held { free_in: Duration::ZERO, .. }));
+}
+
+#[tokio::test]
+async fn a_term_that_another_claim_came_before_is_refused() {
+    let member = Member::start().await;
+    let store = open(&settings(&[&member]));
+    let other = Bid { nonce: Nonce(77), ..bid() };
+    let theirs = claim_of(lease_number(bid().lease) + 1, &record::claim(&other));
+    member.says([ours(), unchanged(&[theirs])]);
+    let found = store.write_term(&bid(), 1).await;
+    assert!(matches!(found, Err(StoreError::Refused(_))), "{found:?}");
+}
+
+/// A message of a watch that the record was written with this value.
+fn event(value: &str) -> Value {
+    let kv = json!({"key": encoded("/tenure/orders/record"), "value": encoded(value),
+        "create_revision": "4", "mod_revision": "10"});
+    json!({"result": {"header": header(), "events": [{"kv": kv}]}})
+}
+
+#[tokio::test]
+async fn a_watch_tells_of_a_record_that_tenure_did_not_write() {
+    let member = Member::start().await;
+    let store = open(&settings(&[&member]));
+    let created = json!({"result": {"header": header(), "created": true}});
+    member.says([ours(), Reply::Messages(vec![created, event("somebody's")])]);
+    assert_eq!(store.watch().await, Some(bid().nonce), "the present state");
+    assert_eq!(store.watch().await, Some(bid().nonce), "the event");
+    let asked = member.asked();
+    assert_eq!(asked.len(), 2, "{asked:?}");
+    assert_eq!(asked[1].body["create_request"]["start_revision"], "10", "after what was read");
+}
+
+#[tokio::test]
+async fn a_watch_that_ends_is_followed_by_another_after_a_pause() {
+    let member = Member::start().await;
+    let store = open(&settings(&[&member]));
+    let ended = || Reply::Messages(vec![json!({"result": {"header": header(), "created": true}})]);
+    let denied = json!({"error": {"grpc_code": 7, "message": "etcdserver: permission denied"}});
+    member.says([ours(), ended(), ended(), Reply::Messages(vec![denied]), nothing()]);
+    assert_eq!(store.watch().await, Some(bid().nonce));
+    let began = clock::now();
+    assert_eq!(store.watch().await, None);
+    assert_eq!(member.paths(), ["kv/range", "watch", "watch", "watch", "kv/range"]);
+    let least = Duration::from_millis(125 + 250 + 500);
+    assert!(began.elapsed_max(clock::now()) >= least, "it pauses longer each time");
 }

@@ -214,6 +214,12 @@ mod tests {
     }
 
     #[test]
+    fn numbers_of_32_bits_are_numbers() {
+        let header: Header = serde_json::from_str(r#"{"cluster_id":7,"revision":"9"}"#).unwrap();
+        assert_eq!((header.cluster_id, header.revision), (Number(7), Number(9)));
+    }
+
+    #[test]
     fn an_answer_without_a_cluster_is_none_of_etcd() {
         for text in ["{}", r#"{"header":{}}"#, r#"{"header":{"cluster_id":"x"}}"#, "[]", "null"] {
             assert!(serde_json::from_str::<Range>(text).is_err(), "{text}");

@@ -86,3 +86,27 @@ impl From<FileError> for StoreError {
         if fault.foreign { Self::Foreign(failure) } else { Self::Unknown(failure) }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_of_a_system_call_has_a_remedy_and_tells_whether_it_may_go_away() {
+        let table = [
+            (io::ErrorKind::PermissionDenied, Some("as the same user"), false),
+            (io::ErrorKind::ReadOnlyFilesystem, Some("mount it writable"), false),
+            (io::ErrorKind::StorageFull, Some("free space"), true),
+            (io::ErrorKind::QuotaExceeded, Some("free space"), true),
+            (io::ErrorKind::TimedOut, None, true),
+        ];
+        for (kind, remedy, is_transient) in table {
+            let error = FileError::io(Path::new("/leases/orders.json"), "written", kind.into());
+            assert_eq!(error.is_transient(), is_transient, "{kind}");
+            assert_eq!(error.remedy.is_some(), remedy.is_some(), "{kind}");
+            let words = StoreError::from(error).to_string();
+            assert!(words.contains("/leases/orders.json could not be written"), "{words}");
+            assert!(words.contains(remedy.unwrap_or_default()), "{words}");
+        }
+    }
+}

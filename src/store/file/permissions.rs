@@ -80,6 +80,40 @@ mod tests {
     }
 
     #[test]
+    fn filesystems_have_the_numbers_of_statfs() {
+        let local = [
+            (0xef53, "ext"),
+            (0x5846_5342, "xfs"),
+            (0x9123_683e, "btrfs"),
+            (0x2fc1_2fc1, "zfs"),
+            (0xf2f5_2010, "f2fs"),
+            (0x0102_1994, "tmpfs"),
+            (0x794c_7630, "overlay"),
+        ];
+        let others = [
+            (0x6969, "nfs"),
+            (0xff53_4d42, "smb"),
+            (0xfe53_4d42, "smb"),
+            (0x517b, "smb"),
+            (0x6573_5546, "fuse"),
+            (0x0102_1997, "9p"),
+            (0x00c3_6400, "ceph"),
+            (0x0bd0_0bd0, "lustre"),
+            (0x0116_1970, "gfs2"),
+            (0x7461_636f, "ocfs2"),
+            (0x4d44, "vfat"),
+            (0x9fa0, "proc"),
+            (0x6265_6572, "sysfs"),
+        ];
+        for (magic, name) in local {
+            assert_eq!((local_filesystem(magic), other_filesystem(magic)), (Some(name), None));
+        }
+        for (magic, name) in others {
+            assert_eq!((local_filesystem(magic), other_filesystem(magic)), (None, Some(name)));
+        }
+    }
+
+    #[test]
     fn network_filesystems_are_not_local() {
         for magic in [0x6969, 0xff53_4d42, 0xfe53_4d42, 0x6573_5546, 0x0102_1997, 0] {
             assert_eq!(local_filesystem(magic), None, "{magic:x}");

@@ -382,6 +382,8 @@ macro_rules! conformance {
             a_dropped_call_does_no_harm,
             a_deleted_lock_is_free_and_lost_to_its_holder,
             creating_writes_a_first_term_and_never_another,
+            creating_completes_what_a_holder_left_without_a_term,
+            only_a_missing_record_on_this_host_requires_no_hold,
             an_examination_finds_nothing_wrong_and_changes_nothing,
             foreign_content_is_refused_and_never_overwritten,
             a_successor_is_named_beside_a_record_that_stays,

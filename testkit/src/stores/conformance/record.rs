@@ -1,9 +1,10 @@
 //! Conformance tests for the record: its term and holder, its creation, its loss, and foreign content.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tenure::lease::{Candidate, Record, StoreError};
-use tenure::store::Verdict;
+use tenure::store::{Presence, Verdict};
 
 use super::{Contender, Harness, assert_refused, definite, read, written};
 
@@ -102,8 +103,29 @@ pub async fn creating_writes_a_first_term_and_never_another<H: Harness>(lock: H)
     let again = definite(async || store.create(900).await).await.expect("nothing to do");
     assert_eq!(again, Vec::<String>::new());
     assert_eq!(read(&store).await.record.term, Some(700));
+    assert_eq!(definite(async || store.presence().await).await, Ok(Presence::Exists));
     let a = Contender::holder(&lock, "a").await;
     written::<H>(a.write_term(0).await, 701);
+}
+
+pub async fn creating_completes_what_a_holder_left_without_a_term<H: Harness>(lock: H) {
+    let a = Contender::holder(&lock, "a").await;
+    a.release().await.expect("released");
+    let made = definite(async || a.store.create(700).await).await.expect("created");
+    assert!(!made.is_empty());
+    assert_eq!(a.read().await.record.term, Some(700));
+    let b = Contender::holder(&lock, "b").await;
+    written::<H>(b.write_term(0).await, 701);
+}
+
+/// Deleting a record of these kinds frees the lease behind the holder's back, so that a hold would be of no
+/// use; a longest lease is that of the service.
+pub async fn only_a_missing_record_on_this_host_requires_no_hold<H: Harness>(lock: H) {
+    let store = lock.candidate();
+    let rules = store.rules();
+    assert_eq!(rules.missing_is_free, matches!(store.kind(), "file" | "memory"));
+    let longest = (store.kind() == "azure").then_some(Duration::from_secs(60));
+    assert_eq!(rules.longest_lease, longest);
 }
 
 pub async fn an_examination_finds_nothing_wrong_and_changes_nothing<H: Harness>(lock: H) {
