@@ -98,7 +98,7 @@ pub(super) fn reported(words: &str, server: &str) -> RedisError {
     let code = match first {
         "ERR" => {
             let of_script = OF_SCRIPTS.iter().find(|it| words.contains(it.0)).map(|it| it.1);
-            let is_code = |it: &&str| it.len() > 3 && it.bytes().all(|it| it.is_ascii_uppercase());
+            let is_code = |it: &&str| it.len() >= 3 && it.bytes().all(|it| it.is_ascii_uppercase());
             let nested = words.split(" -").skip(1).filter_map(|it| it.split(' ').next());
             of_script.or(nested.into_iter().find(is_code)).unwrap_or(first)
         }
@@ -159,6 +159,8 @@ mod tests {
         for (words, expected) in [
             ("READONLY You can't write against a read only replica.", "Replica"),
             ("ERR Error running script (call to f_1): @user_script:1: -READONLY You", "Replica"),
+            ("ERR Error running script (call to f_1 -Some text): -READONLY You", "Replica"),
+            ("ERR Error running script (call to f_1): @user_script:1: -BUSY Redis", "Unavailable"),
             ("MASTERDOWN Link with MASTER is down", "Replica"),
             ("MOVED 3999 127.0.0.1:6381", "Replica"),
             ("WRONGTYPE Operation against a key", "OtherKeys"),
@@ -174,6 +176,7 @@ mod tests {
             ("ERR max number of clients reached", "Throttled"),
             ("MISCONF Errors writing to the AOF file: No space left on device", "Unavailable"),
             ("OOM command not allowed when used memory > 'maxmemory'.", "Unavailable"),
+            ("ERR Error running script (call to f_1): @user_script:1: -OOM command", "Unavailable"),
             ("LOADING Redis is loading the dataset in memory", "Unavailable"),
             ("BUSY Redis is busy running a script.", "Unavailable"),
             ("CLUSTERDOWN Hash slot not served", "Unavailable"),
@@ -186,6 +189,33 @@ mod tests {
             assert!(shown.starts_with(expected), "{words}: {shown}");
             assert!(shown.contains("h:1") && !shown.contains('\u{202e}'), "{shown}");
             assert!(!matches!(StoreError::from(error), StoreError::Refused(_)), "{words}");
+        }
+    }
+
+    #[test]
+    fn what_a_server_says_is_shown_up_to_300_characters() {
+        let shown = |length: usize| reported(&"x".repeat(length), "h:1").to_string();
+        assert!(shown(300).ends_with(&format!("(h:1: {})", "x".repeat(300))));
+        assert_eq!(shown(301), shown(300));
+    }
+
+    #[test]
+    fn another_server_or_other_credentials_help_only_where_they_can() {
+        let of = |it: fn(String) -> RedisError| it("why".to_owned());
+        for (error, is_of_one_server, is_of_the_user) in [
+            (of(RedisError::Replica), true, false),
+            (of(RedisError::Throttled), true, false),
+            (of(RedisError::Unavailable), true, false),
+            (of(RedisError::Invalid), true, false),
+            (NetworkError::Disconnected("why".to_owned()).into(), true, false),
+            (of(RedisError::SignIn), false, true),
+            (of(RedisError::Denied), false, true),
+            (of(RedisError::Files), false, false),
+            (of(RedisError::OtherKeys), false, false),
+            (of(RedisError::TooLarge), false, false),
+        ] {
+            assert_eq!(error.is_of_one_server(), is_of_one_server, "{error:?}");
+            assert_eq!(error.is_of_the_user(), is_of_the_user, "{error:?}");
         }
     }
 }
