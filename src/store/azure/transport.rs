@@ -150,7 +150,6 @@ fn broken(error: &reqwest::Error, host: &str) -> Error {
     let fault = client::cause(error);
     let (message, again) = match fault {
         Fault::Certificate(why) => (format!("TLS with {host} failed: {why}"), false),
-        Fault::Io(_) if error.is_dns() => (format!("failed to resolve {host}"), false),
         Fault::Io(kind) if error.is_connect() => {
             (format!("cannot connect to {host}: {kind}"), true)
         }
@@ -164,7 +163,142 @@ fn broken(error: &reqwest::Error, host: &str) -> Error {
 
 #[cfg(test)]
 mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
+    use tokio::time::timeout;
+
     use super::*;
+
+    /// Longer than any test takes.
+    const PATIENCE: Duration = Duration::from_secs(30);
+
+    async fn listen() -> (TcpListener, Url) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}/", listener.local_addr().unwrap());
+        (listener, Url::parse(&url).unwrap())
+    }
+
+    /// Accepts a connection, reads until the end of what is expected, answers, and closes it. Returns what
+    /// it has read.
+    async fn serve(listener: &TcpListener, end: &str, answer: &[u8]) -> String {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        let mut received = Vec::new();
+        while !received.ends_with(end.as_bytes()) {
+            assert!(stream.read_buf(&mut received).await.unwrap() > 0, "{received:?}");
+        }
+        stream.write_all(answer).await.unwrap();
+        String::from_utf8(received).unwrap()
+    }
+
+    fn transport_error(error: &Error) -> &TransportError {
+        error.downcast_ref().expect("the caller decides by it")
+    }
+
+    #[tokio::test]
+    async fn a_request_is_sent_with_headers_and_body_and_its_answer_is_returned() {
+        let (listener, url) = listen().await;
+        let client = client(ProxyRoute::Direct, false, &Resolver::default()).unwrap();
+        let url = url.join("locks/orders?comp=metadata").unwrap();
+        let mut request = Request::new(url, Method::Put);
+        request.insert_header("x-ms-version", "2023-11-03");
+        request.set_body(b"abc".to_vec());
+        let answer = b"HTTP/1.1 201 Created\r\nx-ms-request-id: 7\r\ncontent-length: 2\r\n\r\nok";
+        let exchange = async {
+            tokio::join!(serve(&listener, "abc", answer), client.execute_request(&request))
+        };
+        let (received, answer) = timeout(PATIENCE, exchange).await.expect("both are here");
+        assert!(received.starts_with("PUT /locks/orders?comp=metadata HTTP/1.1\r\n"), "{received}");
+        for header in ["x-ms-version: 2023-11-03", "content-length: 3"] {
+            assert!(received.contains(&format!("\r\n{header}\r\n")), "{received}");
+        }
+        let (status, headers, body) = answer.unwrap().deconstruct();
+        assert_eq!(u16::from(status), 201);
+        let id = headers.iter().find(|(name, _)| name.as_str() == "x-ms-request-id");
+        assert_eq!(id.unwrap().1.as_str(), "7");
+        assert_eq!(&*body.collect().await.unwrap(), b"ok");
+    }
+
+    #[tokio::test]
+    async fn a_connection_that_broke_is_retried_at_once_and_an_answer_that_is_too_long_is_not() {
+        let too_long = format!(
+            "HTTP/1.1 200 OK\r\ncontent-length: {0}\r\n\r\n{1}",
+            LONGEST_ANSWER + 1,
+            " ".repeat(LONGEST_ANSWER + 1)
+        );
+        let longest = format!(
+            "HTTP/1.1 200 OK\r\ncontent-length: {LONGEST_ANSWER}\r\n\r\n{}",
+            " ".repeat(LONGEST_ANSWER)
+        );
+        let cut_off = "HTTP/1.1 200 OK\r\ncontent-length: 3\r\n\r\nok";
+        let (listener, url) = listen().await;
+        let client = client(ProxyRoute::Direct, false, &Resolver::default()).unwrap();
+        let request = Request::new(url, Method::Get);
+        for (answer, words, again) in [
+            ("", "the connection to 127.0.0.1 broke", true),
+            ("220 mail.example.com\r\n", "the connection to 127.0.0.1 broke", true),
+            (cut_off, "the connection to 127.0.0.1 broke: unexpected end of file", true),
+            (&too_long, "the answer of 127.0.0.1 is longer than 262144 bytes", false),
+            (&longest, "", true),
+        ] {
+            let exchange = async {
+                let answer = serve(&listener, "\r\n\r\n", answer.as_bytes());
+                tokio::join!(answer, client.execute_request(&request)).1
+            };
+            match timeout(PATIENCE, exchange).await.expect("the connection is closed") {
+                Ok(_) => assert_eq!(words, ""),
+                Err(error) => {
+                    assert_eq!(error.kind(), &ErrorKind::Io);
+                    let TransportError { message, again: retried } = transport_error(&error);
+                    assert_eq!((message.as_str(), *retried), (words, again));
+                }
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn what_cannot_be_resolved_or_sent_is_not_retried_at_once() {
+        let client = client(ProxyRoute::Direct, false, &Resolver::default()).unwrap();
+        let request = |host: &str| {
+            Request::new(Url::parse(&format!("http://{host}/?sig=SECRET")).unwrap(), Method::Get)
+        };
+        // No label of a name has more than 63 characters.
+        let host = "a".repeat(64);
+        let mut unfit = request("127.0.0.1");
+        unfit.insert_header("x-ms-meta-team", "a\nb");
+        for (request, words) in [
+            (request(&host), format!("failed to resolve {host}")),
+            (unfit, "x-ms-meta-team cannot be sent in an HTTP header".to_owned()),
+        ] {
+            let error = client.execute_request(&request).await.unwrap_err();
+            let TransportError { message, again } = transport_error(&error);
+            assert_eq!((message, *again), (&words, false));
+        }
+    }
+
+    #[tokio::test]
+    async fn a_proxy_is_used_for_other_hosts_alone() {
+        let (listener, url) = listen().await;
+        let get = |url: &str| Request::new(Url::parse(url).unwrap(), Method::Get);
+        let route = ProxyRoute::Proxied { proxy: Some(url.as_str()), except: None };
+        let client = client(route, false, &Resolver::default()).unwrap();
+        let request = get("https://store.example.com/locks?sig=SECRET");
+        let refused = b"HTTP/1.1 403 Forbidden\r\ncontent-length: 0\r\n\r\n";
+        let exchange = async {
+            let proxy = serve(&listener, "\r\n\r\n", refused);
+            tokio::join!(proxy, client.execute_request(&request))
+        };
+        let (received, answer) = timeout(PATIENCE, exchange).await.expect("the proxy is asked");
+        assert!(received.starts_with("CONNECT store.example.com:443 HTTP/1.1\r\n"), "{received}");
+        assert!(!received.contains("SECRET"), "{received}");
+        let error = answer.map(drop).unwrap_err();
+        let TransportError { message, again } = transport_error(&error);
+        assert_eq!((message.as_str(), *again), ("cannot connect to store.example.com", true));
+        // Nothing listens there, and the proxy would not answer.
+        let local = get("https://127.0.0.1:1/");
+        let answer = timeout(PATIENCE, client.execute_request(&local)).await;
+        let error = answer.expect("no proxy is asked").unwrap_err();
+        assert!(transport_error(&error).message.contains("connection refused"), "{error}");
+    }
 
     #[test]
     fn loopback_differs_from_other_hosts() {

@@ -46,8 +46,7 @@ impl Token {
 
 /// Decodes base64url without padding.
 fn decode(text: &[u8]) -> Option<Vec<u8>> {
-    let mut bytes = Vec::with_capacity(text.len() * 3 / 4);
-    let (mut bits, mut held) = (0_u32, 0);
+    let (mut bytes, mut bits, mut held) = (Vec::new(), 0_u32, 0);
     for symbol in text {
         let six = match symbol {
             b'A'..=b'Z' => symbol - b'A',
