@@ -44,6 +44,8 @@ pub(crate) mod fuzzing;
 mod provision;
 mod record;
 mod shared_key;
+#[cfg(test)]
+mod tests;
 mod token;
 mod transport;
 

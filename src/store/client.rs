@@ -160,3 +160,119 @@ pub(super) fn broken(error: &reqwest::Error, peer: &Peer<'_>) -> NetworkError {
 pub(super) fn date(headers: &HeaderMap) -> Option<OffsetDateTime> {
     OffsetDateTime::parse(headers.get(DATE)?.to_str().ok()?, &Rfc2822).ok()
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use reqwest::header::HeaderValue;
+    use time::macros::datetime;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
+
+    use super::*;
+    use crate::tls::testing;
+
+    /// The settings that the present client was made with.
+    fn made_with(client: &StoreClient) -> Arc<ClientConfig> {
+        client.last().client.as_ref().unwrap().0.clone().unwrap()
+    }
+
+    #[tokio::test]
+    async fn the_files_are_read_again_after_a_second_and_a_new_client_is_made_if_they_changed() {
+        let directory = tempfile::tempdir().unwrap();
+        let (_, ca) = testing::write(directory.path(), "one", 2_100);
+        let (_, other) = testing::write(directory.path(), "other", 2_100);
+        let tls = StoreTls { ca_file: Some(ca.clone()), own: None };
+        let client = StoreClient::open(Some(&tls), Duration::from_secs(60)).unwrap();
+        client.current().await.unwrap();
+        let first = made_with(&client);
+        let read = client.last().read.expect("the files were read");
+        fs::copy(other, &ca).unwrap();
+
+        // Read a moment ago, however long this test was stopped.
+        let later = Moment { boot: read.boot * 2, raw: read.raw * 2, ..read };
+        client.last().read = Some(later);
+        client.current().await.unwrap();
+        assert!(Arc::ptr_eq(&first, &made_with(&client)));
+
+        // Read a second ago by one of the clocks.
+        client.last().read = Some(Moment { boot: read.boot - PERIOD, ..later });
+        client.current().await.unwrap();
+        let second = made_with(&client);
+        assert!(!Arc::ptr_eq(&first, &second));
+
+        fs::remove_file(ca).unwrap();
+        client.last().read = None;
+        client.current().await.expect("what was read earlier is used");
+        assert!(Arc::ptr_eq(&second, &made_with(&client)));
+    }
+
+    #[test]
+    fn tls_settings_are_the_same_if_they_are_of_one_reading() {
+        let made = || Arc::new(tls::system_client(false).unwrap());
+        let (one, other) = (made(), made());
+        assert!(same(Some(&one), Some(&Arc::clone(&one))) && same(None, None));
+        for (one, other) in [(Some(&one), Some(&other)), (Some(&one), None), (None, Some(&one))] {
+            assert!(!same(one, other));
+        }
+    }
+
+    /// Returns the error of a request to a server that answers with these bytes, or does not listen.
+    async fn error_of(answer: Option<&str>) -> (NetworkError, String) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let name = listener.local_addr().unwrap().to_string();
+        let client = StoreClient::open(None, Duration::from_secs(60)).unwrap();
+        let request = client.current().await.unwrap().get(format!("http://{name}/?token=SECRET"));
+        let error = match answer {
+            None => {
+                drop(listener);
+                request.send().await
+            }
+            Some(answer) => {
+                let serve = async {
+                    let (mut stream, _) = listener.accept().await.unwrap();
+                    let mut received = Vec::new();
+                    while !received.ends_with(b"\r\n\r\n") {
+                        stream.read_buf(&mut received).await.unwrap();
+                    }
+                    stream.write_all(answer.as_bytes()).await.unwrap();
+                };
+                tokio::join!(serve, request.send()).1
+            }
+        };
+        let peer = Peer {
+            name: &name,
+            setting: "--store",
+            files: "--store-ca-file, --store-cert",
+            kind: "etcd",
+        };
+        (broken(&error.unwrap_err(), &peer), name)
+    }
+
+    #[tokio::test]
+    async fn a_request_without_an_answer_tells_a_closed_port_from_another_protocol() {
+        let (error, name) = error_of(None).await;
+        let words = format!("cannot connect to {name}: connection refused");
+        assert_eq!(error, NetworkError::Disconnected(words));
+        for answer in ["", "220 mail.example.com\r\n"] {
+            let (error, name) = error_of(Some(answer)).await;
+            let words = format!(
+                "the connection to {name} broke, or it is not an HTTP server: where etcd expects \
+                 TLS, set --store-ca-file"
+            );
+            assert_eq!(error, NetworkError::Disconnected(words));
+        }
+    }
+
+    #[test]
+    fn a_date_is_read_in_the_format_of_http_or_not_at_all() {
+        let of = |text| {
+            let value = HeaderValue::from_static(text);
+            date(&HeaderMap::from_iter([(DATE, value)]))
+        };
+        assert_eq!(of("Sun, 06 Nov 1994 08:49:37 GMT"), Some(datetime!(1994-11-06 08:49:37 UTC)));
+        assert_eq!(of("yesterday"), None);
+        assert_eq!(date(&HeaderMap::new()), None);
+    }
+}

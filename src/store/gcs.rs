@@ -28,6 +28,8 @@ mod errors;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzzing;
 mod identity;
+#[cfg(test)]
+mod tests;
 
 /// The end of the name on which conditions are tried. No election has an underscore in its name.
 const TRIAL: &str = "_trial";

@@ -391,3 +391,6 @@ fn failed(error: KubeError) -> StoreError {
     };
     StoreError::Unknown(Failure::new(cause, message))
 }
+
+#[cfg(test)]
+mod tests;

@@ -341,6 +341,164 @@ mod tests {
         }
     }
 
+    /// A store whose clock a test sets, in seconds.
+    fn timed() -> (Memory, Arc<AtomicU64>) {
+        let seconds = Arc::new(AtomicU64::new(100));
+        let shown = Arc::clone(&seconds);
+        let clock = move || {
+            let boot = Duration::from_secs(shown.load(Ordering::Relaxed));
+            Moment { boot, raw: boot, wall: boot }
+        };
+        (Memory::with_clock(clock), seconds)
+    }
+
+    /// Acquires the lease, as it is read now.
+    async fn acquired(memory: &Memory, number: u128) -> Bid {
+        let bid = bid(number, memory.read().await.unwrap().version);
+        memory.acquire(&bid).await.unwrap();
+        bid
+    }
+
+    fn is_refused<T>(outcome: Result<T, StoreError>) -> bool {
+        matches!(outcome, Err(StoreError::Refused(_)))
+    }
+
+    fn successor() -> Successor {
+        Successor { identity: "b".to_owned(), hold_off: Duration::from_secs(10) }
+    }
+
+    #[tokio::test]
+    async fn a_lease_ends_at_its_deadline_which_only_its_holder_moves_and_only_to_later() {
+        let (memory, seconds) = timed();
+        let a = acquired(&memory, 1).await;
+        let left = async |at| {
+            seconds.store(at, Ordering::Relaxed);
+            let Snapshot { free, ends_in, .. } = memory.read().await.unwrap();
+            (free, ends_in.map(|it| it.as_secs()))
+        };
+        assert_eq!(left(110).await, (false, Some(5)));
+        memory.renew(&a).await.unwrap();
+        memory.renew(&Bid { lease_duration: Duration::from_secs(1), ..a.clone() }).await.unwrap();
+        assert_eq!(left(124).await, (false, Some(1)));
+        let seen = memory.read().await.unwrap().version;
+        assert!(is_refused(memory.acquire(&bid(2, seen)).await));
+        assert_eq!(left(125).await, (true, Some(0)));
+        let b = acquired(&memory, 2).await;
+        assert_eq!(left(126).await, (false, Some(14)));
+        assert!(is_refused(memory.renew(&a).await));
+        memory.renew(&b).await.unwrap();
+        memory.release(&b).await.unwrap();
+        assert_eq!(left(127).await, (true, None));
+    }
+
+    #[tokio::test]
+    async fn each_acquisition_writes_one_term_above_the_last_and_not_below_the_floor() {
+        let (memory, _) = timed();
+        let other = memory.clone();
+        assert!(futures::poll!(Box::pin(other.changed())).is_pending(), "it is new");
+        for (number, floor, term) in [(1, 0, 0), (2, 0, 1), (3, 9, 9), (4, 5, 10)] {
+            let holder = acquired(&memory, number).await;
+            other.read().await.unwrap();
+            assert_eq!(memory.write_term(&holder, floor).await, Ok(term));
+            assert_eq!(other.changed().await, Change::News { held_by: Some(holder.nonce) });
+            assert_eq!(memory.write_term(&holder, 100).await, Ok(term), "it is written already");
+            memory.set_successor(&holder, &successor()).await.unwrap();
+            let written = Record {
+                term: Some(term),
+                holder: Some(Arc::clone(&holder.candidate)),
+                nonce: Some(holder.nonce),
+                successor: Some(successor()),
+            };
+            assert_eq!(memory.read().await.unwrap().record, written);
+            memory.release(&holder).await.unwrap();
+        }
+        let last = acquired(&memory, 5).await;
+        memory.write_term(&last, 0).await.unwrap();
+        assert_eq!(memory.read().await.unwrap().record.successor, None);
+        memory.state().record.term = Some(u64::MAX);
+        memory.release(&last).await.unwrap();
+        let beyond = acquired(&memory, 6).await;
+        assert!(matches!(memory.write_term(&beyond, 0).await, Err(StoreError::Foreign(_))));
+    }
+
+    #[tokio::test]
+    async fn only_the_holder_of_a_running_lease_writes_the_record() {
+        let (memory, seconds) = timed();
+        let a = acquired(&memory, 1).await;
+        let other = memory.clone();
+        other.read().await.unwrap();
+        let b = bid(2, memory.state().version());
+        assert!(is_refused(memory.write_term(&b, 0).await));
+        assert!(is_refused(memory.set_successor(&a, &successor()).await), "it has no term yet");
+        memory.write_term(&a, 0).await.unwrap();
+        assert!(is_refused(memory.set_successor(&b, &successor()).await));
+        for is_news in [true, false] {
+            other.read().await.unwrap();
+            memory.set_successor(&a, &successor()).await.unwrap();
+            assert_eq!(futures::poll!(Box::pin(other.changed())).is_ready(), is_news);
+        }
+        seconds.store(115, Ordering::Relaxed);
+        assert!(is_refused(memory.write_term(&a, 0).await));
+        assert!(is_refused(memory.set_successor(&a, &successor()).await));
+        assert!(is_refused(memory.release(&b).await));
+    }
+
+    #[tokio::test]
+    async fn a_broken_lease_runs_out_without_renewals_unless_it_is_freed_at_once() {
+        let (memory, seconds) = timed();
+        assert_eq!(memory.break_lease(true).await, Ok(BreakOutcome::NotHeld));
+        let a = acquired(&memory, 1).await;
+        memory.write_term(&a, 7).await.unwrap();
+        let record = memory.read().await.unwrap().record;
+        let held = |free_in| {
+            let free_in = Duration::from_secs(free_in);
+            Ok(BreakOutcome::Held { record: record.clone(), free_in })
+        };
+        seconds.store(110, Ordering::Relaxed);
+        assert_eq!(memory.break_lease(false).await, held(5));
+        assert!(is_refused(memory.renew(&a).await));
+        assert!(is_refused(memory.acquire(&a).await));
+        assert!(is_refused(memory.write_term(&a, 0).await));
+        assert!(is_refused(memory.set_successor(&a, &successor()).await));
+        seconds.store(115, Ordering::Relaxed);
+        assert_eq!(memory.break_lease(false).await, Ok(BreakOutcome::NotHeld));
+        // The same lease, acquired as it is read now, is not being broken any more.
+        let a = acquired(&memory, 1).await;
+        memory.renew(&a).await.unwrap();
+        let other = memory.clone();
+        other.read().await.unwrap();
+        assert_eq!(memory.break_lease(true).await, held(0));
+        assert_eq!(other.changed().await, Change::News { held_by: None });
+        assert_eq!(memory.read().await.unwrap().ends_in, None);
+    }
+
+    #[tokio::test]
+    async fn a_cleared_store_has_no_lease_and_no_record() {
+        let memory = Memory::new();
+        let a = acquired(&memory, 1).await;
+        memory.write_term(&a, 7).await.unwrap();
+        let other = memory.clone();
+        other.read().await.unwrap();
+        memory.clear();
+        assert_eq!(other.changed().await, Change::News { held_by: None });
+        let Snapshot { free, record, ends_in, .. } = memory.read().await.unwrap();
+        assert_eq!((free, record, ends_in), (true, Record::default(), None));
+        assert!(memory.rules().missing_is_free);
+    }
+
+    #[tokio::test]
+    async fn a_first_term_is_written_once_and_doctor_warns_of_the_store() {
+        let memory = Memory::new();
+        let other = memory.clone();
+        let made = memory.create(5).await.unwrap();
+        assert_eq!(made, ["a first term, 5, in memory"]);
+        assert!(futures::poll!(Box::pin(other.changed())).is_ready());
+        assert_eq!(memory.create(9).await, Ok(Vec::new()));
+        let record = Record { term: Some(5), ..Record::default() };
+        assert_eq!(memory.read().await.unwrap().record, record);
+        assert_eq!(memory.examine().await[0].verdict, Verdict::Warning);
+    }
+
     #[tokio::test]
     async fn a_bid_for_a_changed_version_is_refused() {
         let memory = Memory::new();

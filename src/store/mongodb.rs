@@ -34,6 +34,8 @@ mod errors;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzzing;
 mod scram;
+#[cfg(test)]
+mod tests;
 mod watching;
 mod wire;
 

@@ -39,6 +39,8 @@ pub(crate) mod fuzzing;
 mod password_file;
 mod row;
 mod statements;
+#[cfg(test)]
+mod tests;
 
 /// The outcome of a write.
 enum Written {

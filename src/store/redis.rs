@@ -37,6 +37,8 @@ pub(crate) mod fuzzing;
 mod reply;
 mod scripts;
 mod state;
+#[cfg(test)]
+mod tests;
 
 /// How many keys are looked at to find other elections.
 const MOST_SCANNED: &str = "10000";

@@ -251,7 +251,110 @@ impl<T> Kept<T> {
 
 #[cfg(test)]
 mod tests {
+    use futures::FutureExt;
+    use tokio::sync::mpsc;
+
     use super::*;
+
+    const HOUR: Duration = Duration::from_secs(3_600);
+
+    type Fetched = (Result<Option<u8>, Failure>, Next);
+
+    /// A source that takes what it returns from a test, and waits for that.
+    struct Given(mpsc::Receiver<Fetched>);
+
+    #[async_trait]
+    impl Source<u8> for Given {
+        async fn fetch(&mut self) -> Fetched {
+            self.0.recv().await.expect("the test ends later")
+        }
+    }
+
+    /// Starts with a request-timeout of 2 s. A value that is sent later has been fetched once the next one
+    /// can be sent.
+    fn start() -> (Renewed<u8>, mpsc::Sender<Fetched>) {
+        let (send, given) = mpsc::channel(1);
+        let of = Renewed::start(Given(given), "the read", "a test", Duration::from_secs(2));
+        (of, send)
+    }
+
+    fn next(after: Duration, refused_after: Duration) -> Next {
+        Next { after, refused_after }
+    }
+
+    fn broken() -> Failure {
+        Failure::new(Cause::Auth, "broken")
+    }
+
+    /// Returns whether the source is asked, before the time of a paused runtime is over.
+    async fn is_asked(send: &mpsc::Sender<Fetched>, within: Duration) -> bool {
+        timeout(within, send.reserve()).await.is_ok()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_request_waits_for_the_first_credential_for_three_quarters_of_its_time() {
+        let (of, _send) = start();
+        assert_eq!(of.known(), None);
+        let mut current = Box::pin(of.current());
+        assert!(timeout(Duration::from_millis(1_498), &mut current).await.is_err());
+        let answer = timeout(Duration::from_millis(4), current).await.expect("it gives up");
+        let error = answer.unwrap_err();
+        assert_eq!(error.to_string(), "no credential yet: the read has not ended");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_credential_is_used_until_there_is_another_and_a_failure_is_kept_beside_it() {
+        let (of, send) = start();
+        let now = || next(Duration::ZERO, Duration::ZERO);
+        send.send((Err(broken()), now())).await.unwrap();
+        assert_eq!(of.current().await, Err(StoreError::Unknown(broken())));
+        for (fetched, known, failure) in [
+            (Ok(Some(1)), 1, None),
+            (Err(broken()), 1, Some(broken())),
+            (Ok(None), 1, None),
+            (Ok(Some(2)), 2, None),
+        ] {
+            let mut standing = of.standing.clone();
+            standing.mark_unchanged();
+            send.send((fetched, now())).await.unwrap();
+            timeout(HOUR, standing.changed()).await.expect("it is fetched at once").unwrap();
+            assert_eq!(of.known().as_deref(), Some(&known));
+            assert_eq!(of.current().await.as_deref(), Ok(&known));
+            assert_eq!(of.failure(), failure);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_refused_credential_is_renewed_at_once_unless_it_was_fetched_a_moment_ago() {
+        for (refused_after, at_once) in [(Duration::ZERO, true), (HOUR, false)] {
+            let (of, send) = start();
+            send.send((Ok(Some(1)), next(HOUR, refused_after))).await.unwrap();
+            of.first().await.unwrap();
+            // It fills the channel until the source is asked.
+            send.send((Ok(Some(2)), next(HOUR, HOUR))).await.unwrap();
+            assert!(!is_asked(&send, Duration::from_secs(10)).await, "it is renewed in an hour");
+            assert_eq!(of.known().as_deref(), Some(&1));
+            of.distrust();
+            assert_eq!(is_asked(&send, Duration::from_secs(10)).await, at_once);
+            assert_eq!(of.known().as_deref(), Some(if at_once { &2 } else { &1 }));
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_task_ends_with_its_credential() {
+        let (of, send) = start();
+        assert!(send.closed().now_or_never().is_none());
+        drop(of);
+        timeout(HOUR, send.closed()).await.expect("the source is dropped");
+    }
+
+    #[test]
+    fn a_refused_token_is_renewed_after_ten_seconds_or_with_the_next_attempt() {
+        let mut sessions = Sessions::new("a test");
+        let refused = |it: Next| it.refused_after.as_secs();
+        assert_eq!(refused(sessions.next(Some(time::Duration::HOUR))), 10);
+        assert_eq!(refused(sessions.next(None)), 1);
+    }
 
     #[test]
     fn a_token_that_seems_expired_is_not_fetched_again_each_second() {

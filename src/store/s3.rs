@@ -34,6 +34,8 @@ pub(crate) mod fuzzing;
 mod identity;
 mod profile;
 mod signature;
+#[cfg(test)]
+mod tests;
 mod xml;
 
 /// The end of the key on which conditions are tried. No election has an underscore in its name.

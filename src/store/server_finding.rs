@@ -61,6 +61,7 @@ impl Findings {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::store::Verdict;
 
     #[test]
     fn a_first_term_is_proposed_only_while_nobody_holds_the_lease() {
@@ -70,6 +71,24 @@ mod tests {
             let found = findings.finish().remove(0);
             assert!(found.remedy.is_some_and(|it| it.contains(remedy)), "{holder:?}");
             assert!(found.detail.contains(holder.unwrap_or("not held")), "{}", found.detail);
+        }
+    }
+
+    #[test]
+    fn a_clock_that_is_apart_is_a_warning_from_its_bound_on() {
+        let clock =
+            ServerClock { of: "etcd", unit: time::Duration::SECOND, skewed: 31, remedy: "set it" };
+        let now = crate::clock::now();
+        for (seconds, verdict) in
+            [(0, Verdict::Passed), (30, Verdict::Passed), (31, Verdict::Warning)]
+        {
+            let mut findings = Findings::new(&["clock"]);
+            let date = now.date() - time::Duration::seconds(seconds) - clock.unit;
+            findings.skew("clock", &clock, Some(date), (now, now));
+            let found = findings.finish().remove(0);
+            assert_eq!(found.verdict, verdict);
+            let words = format!("of this host and of etcd are {seconds} s apart");
+            assert!(found.detail.contains(&words), "{}", found.detail);
         }
     }
 }

@@ -119,17 +119,15 @@ impl Zookeeper {
         Op::Create { path, data, mode, acl: self.access.acl() }
     }
 
-    /// Creates the nodes that all others are below, as far as they are missing. Returns whether any was.
-    async fn make_folders(&self, call: &mut Call<'_>) -> Result<bool, ZookeeperError> {
-        let mut has_made = false;
+    /// Creates the nodes that all others are below, as far as they are missing.
+    async fn make_folders(&self, call: &mut Call<'_>) -> Result<(), ZookeeperError> {
         for path in self.nodes.folders() {
             match call.transact(&[self.create(path, b"", Mode::Persistent)]).await? {
-                Ok(_) => has_made = true,
-                Err(NODE_EXISTS) => (),
+                Ok(_) | Err(NODE_EXISTS) => (),
                 Err(code) => return Err(errors::reported(code, path)),
             }
         }
-        Ok(has_made)
+        Ok(())
     }
 
     /// Returns an error that follows from what was seen, once a transaction has found it unchanged; else that
@@ -439,3 +437,6 @@ fn date(outcome: &Outcome) -> Option<OffsetDateTime> {
 fn refused(message: String) -> StoreError {
     StoreError::Refused(Failure::new(Cause::Lease, message))
 }
+
+#[cfg(test)]
+mod tests;

@@ -181,6 +181,14 @@ mod tests {
     }
 
     #[test]
+    fn a_signature_without_its_version_or_itself_is_refused_by_name() {
+        for (text, name) in [("sig=x", "sv"), ("sv=&sig=x", "sv"), ("sv=1", "sig"), ("", "sv")] {
+            let fault = Proof::sas(text).unwrap_err();
+            assert!(fault.contains(&format!("has no {name}= parameter")), "{text}: {fault}");
+        }
+    }
+
+    #[test]
     fn an_invalid_key_or_signature_is_refused_and_redacted() {
         for fault in [Proof::key("a", "not*base64"), Proof::key("a", ""), Proof::sas("sv=1&sig=")] {
             let fault = fault.unwrap_err();

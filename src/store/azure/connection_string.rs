@@ -202,8 +202,12 @@ mod tests {
     fn development_storage_means_azurite() {
         let it = parse("UseDevelopmentStorage=true;").unwrap();
         assert_eq!(it.endpoint.unwrap().as_str(), "http://127.0.0.1:10000/devstoreaccount1");
-        let both = faults("UseDevelopmentStorage=true;AccountName=a;AccountKey=a2V5");
-        assert!(both.contains("cannot be combined"), "{both}");
+        for other in ["AccountName=a", "AccountKey=a2V5", "SharedAccessSignature=sv=1&sig=x"] {
+            let both = faults(&format!("UseDevelopmentStorage=true;{other}"));
+            assert!(both.contains("cannot be combined"), "{both}");
+        }
+        let neither = faults("UseDevelopmentStorage=false;AccountName=a;AccountKey=a2V5");
+        assert_eq!(neither, "UseDevelopmentStorage is \"false\", but must be \"true\"");
     }
 
     #[test]

@@ -332,6 +332,103 @@ mod tests {
     }
 
     #[test]
+    fn a_refusal_says_what_became_of_the_lease() {
+        let table = [
+            (Op::Acquire, 409, "LeaseAlreadyPresent", "another candidate holds the lease"),
+            (
+                Op::Acquire,
+                409,
+                "LeaseIsBreakingAndCannotBeAcquired",
+                "the lease is being broken, and is free once it expires",
+            ),
+            (
+                Op::Acquire,
+                409,
+                "LeaseIsBreakingAndCannotBeChanged",
+                "the lease is being broken, and is free once it expires",
+            ),
+            (Op::Hold, 409, "LeaseIsBrokenAndCannotBeRenewed", "the lease was broken"),
+            (Op::Hold, 409, "LeaseAlreadyBroken", "the lease was broken"),
+            (
+                Op::Hold,
+                409,
+                "LeaseIdMismatchWithLeaseOperation",
+                "another candidate holds the lease now",
+            ),
+            (
+                Op::Hold,
+                412,
+                "LeaseIdMismatchWithBlobOperation",
+                "another candidate holds the lease now",
+            ),
+            (Op::Hold, 404, "BlobNotFound", "the blob was deleted, and the lease with it"),
+            (
+                Op::Hold,
+                404,
+                "ContainerNotFound",
+                "the container was deleted, and the lease with it",
+            ),
+            (
+                Op::Hold,
+                409,
+                "ContainerDisabled",
+                "the container was deleted, and the lease with it",
+            ),
+            (
+                Op::Hold,
+                409,
+                "ContainerBeingDeleted",
+                "the container is being deleted, and the lease with it",
+            ),
+            (Op::Hold, 412, "LeaseLost", "the lease has ended"),
+        ];
+        for (op, status, code, words) in table {
+            let message = format!("{words} (the store answered {status} {code})");
+            assert_eq!(classify(op, &answer(status, code)).failure().message, message);
+        }
+    }
+
+    #[test]
+    fn what_does_not_exist_or_failed_is_named() {
+        let table = [
+            (404, "BlobNotFound", true, "the blob does not exist"),
+            (404, "ContainerNotFound", true, "the container does not exist"),
+            (404, "ResourceNotFound", false, "the account or endpoint does not exist"),
+            (500, "InternalError", false, "the store failed internally"),
+            (503, "BlobNotFound", false, "the store failed internally"),
+        ];
+        for (status, code, missing, words) in table {
+            let error = answer(status, code);
+            assert_eq!(is_missing(&error), missing, "{status} {code}");
+            let shown = classify(Op::Read, &error).to_string();
+            assert!(shown.contains(words), "{shown}");
+        }
+    }
+
+    #[test]
+    fn a_code_is_quoted_only_if_it_is_one_word_of_at_most_80_letters() {
+        let (longest, too_long) = ("a".repeat(80), "a".repeat(81));
+        for code in ["A", "Code1", &longest] {
+            let shown = classify(Op::Read, &answer(400, code)).to_string();
+            assert!(shown.ends_with(&format!("(the store answered 400 {code})")), "{shown}");
+        }
+        for code in ["", "two words", "<b>", &too_long] {
+            let shown = classify(Op::Read, &answer(400, code)).to_string();
+            assert!(shown.ends_with("(the store answered 400)"), "{shown}");
+        }
+    }
+
+    #[test]
+    fn only_a_broken_connection_is_retried_at_once() {
+        for again in [true, false] {
+            let broken = TransportError { message: "broken".to_owned(), again };
+            let error = classify(Op::Hold, &Error::new(ErrorKind::Io, broken));
+            assert_eq!(matches!(error, StoreError::RetryNow(_)), again, "{error:?}");
+            assert_eq!(error.failure(), &Failure::new(Cause::Network, "broken"));
+        }
+    }
+
+    #[test]
     fn missing_rights_name_the_role() {
         let words = classify(Op::Read, &answer(403, "AuthorizationPermissionMismatch")).to_string();
         assert!(words.contains("Storage Blob Data Contributor"), "{words}");

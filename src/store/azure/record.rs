@@ -206,7 +206,26 @@ mod tests {
         let huge = "99999999999999999999";
         assert!(foreign(&[("x-ms-meta-tenure_term", huge)]).contains("too large"));
         assert!(foreign(&[("x-ms-meta-tenure_nonce", "zz")]).contains("tenure_nonce"));
-        assert!(foreign(&[("x-ms-meta-tenure_identity", "%zz")]).contains("tenure_identity"));
+        for escaped in ["%zz", "%0g", "%", "%f", "%ff"] {
+            let why = foreign(&[("x-ms-meta-tenure_identity", escaped)]);
+            assert!(why.contains("tenure_identity"), "{escaped}: {why}");
+        }
+    }
+
+    #[test]
+    fn of_several_metadata_of_others_the_first_by_name_is_shown() {
+        let names: Vec<_> = ('a'..='z').map(|it| format!("x-ms-meta-{it}")).collect();
+        let pairs: Vec<_> = names.iter().map(|name| (name.as_str(), "x")).collect();
+        assert!(foreign(&pairs).contains("another application (a)"));
+    }
+
+    #[test]
+    fn only_what_a_header_could_lose_is_escaped() {
+        let bid = bid("web-1.a_b~C é%".to_owned(), Some("http://[::1]:80/".to_owned()), None);
+        let written = Metadata::default().write_term(&bid, 3);
+        assert_eq!(written[IDENTITY], "web-1.a_b~C%20%C3%A9%25");
+        assert_eq!(written[ADDRESS], "http://%5B::1%5D:80/");
+        assert_eq!(written[TERM], "3");
     }
 
     #[test]

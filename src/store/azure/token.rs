@@ -313,6 +313,10 @@ mod tests {
             (r#"{"expires_in":"3600"}"#, true),
             (r#"{"access_token":"x"}"#, true),
             ("<html>", true),
+            (r#"{"expires_in":0}"#, true),
+            (r#"{"expires_in":316224000}"#, true),
+            (r#"{"expires_in":316224001}"#, false),
+            (r#"{"expires_in":-1}"#, false),
             (r#"{"expires_in":9223372036854775807}"#, false),
             (r#"{"expires_in":-9223372036854775808}"#, false),
         ] {
@@ -324,6 +328,13 @@ mod tests {
     fn an_address_is_left_out_whatever_stands_between_its_signs() {
         let body = br#"{"error_description":"see http:\u0001//login/x or https:<//y for more"}"#;
         assert_eq!(entra_words(body).unwrap(), "see or for more");
+    }
+
+    #[test]
+    fn words_of_60_characters_are_quoted_and_200_characters_in_all() {
+        let word = |length| "a".repeat(length);
+        assert_eq!(first_line(&format!("{} {} b", word(60), word(61))), format!("{} b", word(60)));
+        assert_eq!(first_line(&"ab ".repeat(100)), "ab ".repeat(67)[..200]);
     }
 
     #[tokio::test]

@@ -123,4 +123,34 @@ mod tests {
             assert!(matches!(StoreError::from(error), StoreError::Unknown(_)), "{status} {words}");
         }
     }
+
+    #[test]
+    fn words_of_any_length_are_shown_up_to_three_hundred_characters() {
+        let shown = refused(500, "x".repeat(301).as_bytes(), "h:1").to_string();
+        assert_eq!(shown, format!("h:1: {}", "x".repeat(300)));
+    }
+
+    #[test]
+    fn a_redirect_is_not_followed_and_says_so() {
+        for (status, is_redirect) in [(300, true), (399, true), (400, false)] {
+            let error = refused(status, b"", "h:1").to_string();
+            assert_eq!(error.contains("redirect"), is_redirect, "{error}");
+        }
+    }
+
+    #[test]
+    fn another_server_is_asked_after_what_this_one_did_not_answer_itself() {
+        let why = || "x".to_owned();
+        for (error, expected) in [
+            (ConsulError::Token(why()), true),
+            (ConsulError::Denied(why()), true),
+            (ConsulError::Files(why()), true),
+            (ConsulError::Throttled(why()), true),
+            (ConsulError::Unavailable(why()), false),
+            (ConsulError::Invalid(why()), false),
+            (NetworkError::Disconnected(why()).into(), false),
+        ] {
+            assert_eq!(error.is_an_answer(), expected, "{error:?}");
+        }
+    }
 }

@@ -15,6 +15,7 @@ use super::*;
 use crate::clock;
 use crate::config::SecretSource;
 use crate::lease::fuzzing::bid;
+use crate::store::Verdict;
 
 const KEY: &str = "tenure/orders/lease";
 const OURS: Uuid = Uuid::from_u128(5);
@@ -25,6 +26,8 @@ const OTHER: Uuid = Uuid::from_u128(6);
 enum Reply {
     Answer(u16, Value),
     Text(u16, &'static str),
+    /// A body that is too long.
+    Long(u16),
     /// Nothing, ever.
     Hang,
 }
@@ -97,6 +100,7 @@ async fn answer(script: Arc<Mutex<Script>>, request: Request) -> Response {
     match reply.unwrap_or(Reply::Text(500, "the script is over")) {
         Reply::Answer(status, body) => (code(status), index, body.to_string()).into_response(),
         Reply::Text(status, text) => (code(status), text).into_response(),
+        Reply::Long(status) => (code(status), "x".repeat((1 << 20) + 1)).into_response(),
         Reply::Hang => std::future::pending().await,
     }
 }
@@ -176,8 +180,10 @@ fn outcome<T>(result: Result<T, StoreError>) -> String {
 async fn a_bid_locks_the_key_as_it_was_read_by_a_session_of_its_own() {
     let server = Server::start().await;
     let store = open(&settings(&[&server]));
+    assert_eq!(store.rules(), Rules { longest_lease: None, missing_is_free: false });
     server.says([missing(), created(), done(1, Some(OURS))]);
-    assert_eq!(outcome(store.acquire(&bid()).await), "granted");
+    let granted = store.acquire(&bid()).await.unwrap();
+    assert!(granted.date.is_some(), "the server's, of the last answer");
     let asked = server.asked();
     let lines: Vec<_> = asked.iter().map(|it| it.line.as_str()).collect();
     assert_eq!(lines, ["GET kv/tenure/orders/lease?consistent", "PUT session/create", "PUT txn"]);
@@ -210,6 +216,8 @@ async fn a_bid_counts_only_if_the_key_is_locked_by_its_session() {
         (Reply::Text(500, "leadership lost while committing log"), "unavailable"),
         (undone("Permission denied: lacks permission 'key:write'"), "auth"),
         (undone("something else"), "unavailable"),
+        (Reply::Long(200), "settings"),
+        (Reply::Long(500), "unavailable"),
     ] {
         server.says([missing(), created(), reply.clone()]);
         let found = outcome(store.acquire(&bid()).await);
@@ -325,9 +333,89 @@ async fn a_term_is_written_only_on_what_was_read() {
     none_failed["Errors"] = json!([]);
     server.says([ours(), Reply::Answer(200, none_failed)]);
     assert_eq!(store.write_term(&bid(), 3).await, Ok(7), "no errors are an empty list, too");
-    server.says([ours(), undone("failed index check for key, current modify index 8 != 7")]);
-    let found = store.write_term(&bid(), 3).await;
+    let failed = "failed index check for key, current modify index 8 != 7";
+    let Reply::Answer(409, mut both) = undone("something else") else { unreachable!() };
+    both["Errors"].as_array_mut().unwrap().push(json!({"OpIndex": 1, "What": failed}));
+    for undone in [undone(failed), Reply::Answer(409, both)] {
+        server.says([ours(), undone.clone()]);
+        let found = store.write_term(&bid(), 3).await;
+        assert!(matches!(found, Err(StoreError::RetryNow(_))), "{undone:?}: {found:?}");
+    }
+    let Reply::Answer(200, mut failed) = done(2, Some(OURS)) else { unreachable!() };
+    failed["Errors"] = json!([{"OpIndex": 1, "What": "x"}]);
+    let Reply::Answer(200, mut other) = done(2, Some(OURS)) else { unreachable!() };
+    other["Results"] = json!([other["Results"][0], {"KV": {"Key": "other", "ModifyIndex": 8}}]);
+    for unlike in [failed, other] {
+        server.says([ours(), Reply::Answer(200, unlike.clone())]);
+        let found = outcome(store.write_term(&bid(), 3).await);
+        assert!(found.starts_with("settings"), "{unlike}: {found}");
+    }
+}
+
+#[tokio::test]
+async fn a_successor_is_written_once_into_the_record_of_the_bid() {
+    let server = Server::start().await;
+    let store = open(&settings(&[&server]));
+    let successor = Successor { identity: "b".to_owned(), hold_off: Duration::from_secs(1) };
+    let led = claimed().with_term(&bid(), 7);
+    server.says([entry(&led, Some(OURS)), done(2, Some(OURS))]);
+    assert_eq!(store.set_successor(&bid(), &successor).await, Ok(None));
+    let named = led.with_successor(&successor);
+    let asked = server.asked();
+    assert_eq!(asked[1].body[1]["KV"]["Value"], azure_core::base64::encode(named.bytes()));
+    server.says([entry(&named, Some(OURS))]);
+    assert_eq!(store.set_successor(&bid(), &successor).await, Ok(None));
+    assert_eq!(server.asked().len(), 1);
+    server.says([ours()]);
+    let found = outcome(store.set_successor(&bid(), &successor).await);
+    assert!(found.starts_with("refused this candidate did not write the record"), "{found}");
+    let broken = led.breaking();
+    server.says([entry(&broken, Some(OURS))]);
+    let found = outcome(store.set_successor(&bid(), &successor).await);
+    assert!(found.starts_with("refused an operator broke the lease"), "{found}");
+    server.says([entry(&led, Some(OURS)), undone("current modify index 8 != 7")]);
+    let found = store.set_successor(&bid(), &successor).await;
     assert!(matches!(found, Err(StoreError::RetryNow(_))), "{found:?}");
+}
+
+#[tokio::test]
+async fn a_first_term_is_written_only_where_there_is_none() {
+    let server = Server::start().await;
+    let store = open(&settings(&[&server]));
+    server.says([missing(), done(1, None)]);
+    let said = store.create(700).await.unwrap();
+    assert_eq!(said, [format!("created the key {KEY} with the first term 700")]);
+    let first = Content::default().with_first_term(700);
+    assert_eq!(server.asked()[1].body[1]["KV"]["Value"], azure_core::base64::encode(first.bytes()));
+    server.says([entry(&first, None)]);
+    assert_eq!(store.create(700).await, Ok(Vec::new()));
+    assert_eq!(server.asked().len(), 1);
+}
+
+#[tokio::test]
+async fn a_missing_key_is_shown_with_the_other_elections() {
+    let server = Server::start().await;
+    let store = open(&settings(&[&server]));
+    for (listed, others) in [
+        (Reply::Answer(200, json!(["tenure/b/", "tenure/a/"])), Some(vec!["a", "b"])),
+        (Reply::Text(404, ""), Some(Vec::new())),
+        (Reply::Text(403, "Permission denied"), None),
+    ] {
+        server.says([missing(), listed]);
+        let others = others.map(|it| it.into_iter().map(str::to_owned).collect());
+        let missing = format!("no key {KEY} in Consul");
+        assert_eq!(store.presence().await, Ok(Presence::Missing { missing, others }));
+        assert_eq!(server.lines()[1], "GET kv/tenure/?keys&separator=/");
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_cannot_be_reached_fails_the_examination() {
+    let server = Server::start().await;
+    let store = open(&settings(&[&server]));
+    drop(server);
+    let found = store.examine().await;
+    assert!(found.iter().any(|it| it.verdict == Verdict::Failed), "{found:?}");
 }
 
 #[tokio::test]
@@ -366,6 +454,13 @@ async fn a_lease_without_an_end_is_broken_at_once_only() {
     let broken = store.break_lease(false).await.unwrap();
     let BreakOutcome::Held { free_in, .. } = broken else { panic!("it was held") };
     assert_eq!(free_in, Duration::from_secs(46), "twice the TTL, the lock-delay, and a moment");
+    server.asked();
+    server.says([entry(&claimed().breaking(), Some(OURS)), session(OURS)]);
+    let again = store.break_lease(false).await.unwrap();
+    assert!(
+        matches!(again, BreakOutcome::Held { free_in, .. } if free_in == Duration::from_secs(46))
+    );
+    assert_eq!(server.asked().len(), 2, "it is not broken twice");
 }
 
 #[tokio::test]

@@ -63,3 +63,38 @@ impl Source<HeaderValue> for TokenFile {
         (read, Next::of_file())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_is_never_shown() {
+        let value = header(" secret\n").unwrap();
+        assert_eq!(value, "secret");
+        assert!(value.is_sensitive() && !format!("{value:?}").contains("secret"));
+        let failure = header("sec\nret").unwrap_err();
+        assert!(failure.message.contains("CONSUL_HTTP_TOKEN"), "{failure}");
+        assert!(!failure.message.contains("sec\n"), "{failure}");
+    }
+
+    #[tokio::test]
+    async fn a_file_is_taken_again_only_if_it_has_changed_or_could_not_be_read() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("token");
+        let mut file =
+            TokenFile { secret: Secret::new(&SecretSource::File(path.clone())), taken: None };
+        let written = ["one", "one", "", "one", "two"];
+        let expected = [Ok(Some("one")), Ok(None), Err(()), Ok(Some("one")), Ok(Some("two"))];
+        for (text, expected) in written.into_iter().zip(expected) {
+            std::fs::write(&path, text).unwrap();
+            match (file.fetch().await.0, expected) {
+                (Ok(found), Ok(value)) => assert_eq!(found, value.map(HeaderValue::from_static)),
+                (Err(failure), Err(())) => {
+                    assert!(failure.message.contains("CONSUL_HTTP_TOKEN_FILE"), "{failure}");
+                }
+                other => panic!("{text:?}: {other:?}"),
+            }
+        }
+    }
+}

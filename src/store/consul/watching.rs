@@ -86,3 +86,43 @@ impl Consul {
         self.noticed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::record::{Claim, Content};
+    use super::*;
+    use crate::lease::fuzzing::bid;
+
+    fn seen(content: Content, is_held: bool, index: u64) -> Seen {
+        let session = is_held.then_some(uuid::Uuid::from_u128(5));
+        Seen { session, content, index }
+    }
+
+    #[test]
+    fn an_index_that_goes_back_begins_with_the_present_state_and_is_no_news() {
+        let mut noticed = Noticed::default();
+        let key = seen(Content::default(), false, 7);
+        assert!(noticed.take(&key, 7));
+        for (index, next) in [(7, 7), (9, 9), (8, 0), (8, 8), (10, 10)] {
+            assert!(!noticed.take(&key, index), "{index}");
+            assert_eq!(noticed.index, next, "{index}");
+        }
+    }
+
+    #[test]
+    fn each_write_of_the_key_is_news_once_with_the_acquisition_that_holds_it() {
+        let mut noticed = Noticed::default();
+        let claimed = Content::default().with_claim(Some(Claim::of(&bid())));
+        for (key, held_by) in [
+            (seen(Content::default(), false, 0), None),
+            (seen(claimed.clone(), true, 7), Some(bid().nonce)),
+            (seen(claimed.clone(), true, 8), Some(bid().nonce)),
+            (seen(claimed.breaking(), true, 8), Some(bid().nonce)),
+            (seen(claimed, false, 8), None),
+        ] {
+            assert!(noticed.take(&key, 9), "{key:?}");
+            assert!(!noticed.take(&key, 9), "{key:?}");
+            assert_eq!(noticed.held_by(), held_by, "{key:?}");
+        }
+    }
+}

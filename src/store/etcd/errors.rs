@@ -235,4 +235,43 @@ mod tests {
             }
         }
     }
+
+    #[test]
+    fn words_of_any_length_are_shown_up_to_three_hundred_characters() {
+        let shown = refused_with(503, &json!({"code": 14, "message": "x".repeat(301)})).to_string();
+        assert_eq!(shown, format!("h:1: {}", "x".repeat(300)));
+    }
+
+    #[test]
+    fn a_redirect_is_a_status_from_300_to_399() {
+        for (status, is_redirect) in [(300, true), (399, true), (400, false)] {
+            let error = refused(status, b"", "h:1").to_string();
+            assert_eq!(error.contains("redirect"), is_redirect, "{error}");
+        }
+    }
+
+    #[test]
+    fn every_request_without_authentication_asks_for_a_token() {
+        let error = refused_with(401, &json!({"code": 16, "message": "x"}));
+        assert!(matches!(error, EtcdError::Token(_)), "{error}");
+    }
+
+    #[test]
+    fn another_member_is_asked_after_what_this_one_did_not_answer_itself() {
+        let why = || "x".to_owned();
+        for (error, expected) in [
+            (EtcdError::LeaseMissing(why()), true),
+            (EtcdError::LeaseExists(why()), true),
+            (EtcdError::Token(why()), true),
+            (EtcdError::NoAuthentication(why()), true),
+            (EtcdError::Denied(why()), true),
+            (EtcdError::Files(why()), true),
+            (EtcdError::Throttled(why()), true),
+            (EtcdError::Unavailable(why()), false),
+            (EtcdError::Invalid(why()), false),
+            (NetworkError::Disconnected(why()).into(), false),
+        ] {
+            assert_eq!(error.is_an_answer(), expected, "{error:?}");
+        }
+    }
 }

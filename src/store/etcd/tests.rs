@@ -16,13 +16,14 @@ use crate::clock;
 use crate::config::{EtcdUser, SecretSource};
 use crate::lease::Nonce;
 use crate::lease::{Candidate, LeaseId};
+use crate::store::Verdict;
 
 /// What a member answers next.
 #[derive(Clone, Debug)]
 enum Reply {
     Answer(u16, Value),
     Text(u16, &'static str),
-    /// The messages of a stream.
+    /// The messages of a stream, with empty lines between them.
     Messages(Vec<Value>),
     /// The lease that was asked for, with this time.
     Granted(i64),
@@ -85,7 +86,7 @@ async fn answer(script: Arc<Mutex<Script>>, request: Request) -> Response {
     let token = |headers: &HeaderMap| Some(headers.get("authorization")?.to_str().ok()?.to_owned());
     let token = token(request.headers());
     let body = axum::body::to_bytes(request.into_body(), 1 << 20).await.unwrap();
-    let body: Value = serde_json::from_slice(&body).unwrap();
+    let body: Value = serde_json::from_slice(&body).unwrap_or_default();
     let lease = body["ID"].clone();
     let reply = {
         let mut script = script.lock().unwrap_or_else(PoisonError::into_inner);
@@ -97,7 +98,7 @@ async fn answer(script: Arc<Mutex<Script>>, request: Request) -> Response {
         Reply::Answer(status, body) => (code(status), body.to_string()).into_response(),
         Reply::Text(status, text) => (code(status), text).into_response(),
         Reply::Messages(all) => {
-            all.iter().map(|it| format!("{it}\n")).collect::<String>().into_response()
+            all.iter().map(|it| format!("{it}\n\n")).collect::<String>().into_response()
         }
         Reply::Granted(ttl) => {
             let body = json!({"header": header(), "ID": lease, "TTL": ttl.to_string()});
@@ -290,6 +291,8 @@ async fn a_claim_that_is_not_ours_is_not_renewed() {
                 _ => outcome(store.acquire(&bid()).await),
             };
             assert!(found.starts_with("refused"), "{ask} {claims:?}: {found}");
+            let is_broken = claims == [claim_of(lease, &broken)];
+            assert_eq!(found.contains("an operator broke"), is_broken, "{found}");
             assert_eq!(member.paths(), ["kv/range"], "{claims:?}");
         }
     }
@@ -311,6 +314,7 @@ async fn what_etcd_did_not_answer_is_unknown() {
         refusal(404, 5, "etcdserver: requested lease not found"),
         refusal(429, 8, "etcdserver: too many requests"),
         refusal(403, 7, "etcdserver: permission denied"),
+        refusal(401, 16, "etcdserver: invalid auth token"),
     ] {
         for ask in ["read", "renew", "acquire", "write", "release"] {
             member.says([reply.clone()]);
@@ -348,6 +352,7 @@ async fn a_lease_of_an_earlier_attempt_is_counted_anew() {
     member.says([nothing(), Reply::Granted(15), changed()]);
     let granted = store.acquire(&bid()).await.unwrap();
     assert_eq!(granted.version, Some(Version("9".into())));
+    assert!(granted.date.is_some(), "the member's, of the last answer");
     let asked = member.asked();
     assert_eq!(asked.len(), 3, "a new one is not renewed at once");
     assert_eq!(asked[1].body["ID"], lease_number(bid().lease).to_string());
@@ -414,6 +419,30 @@ async fn a_call_that_its_caller_gives_up_sends_the_next_to_another_member() {
     two.says([nothing(), nothing()]);
     assert!(store.read().await.unwrap().free);
     assert!(store.read().await.unwrap().free, "it stays there");
+}
+
+#[tokio::test]
+async fn a_version_and_a_watch_that_have_no_answer_send_the_next_call_to_another_member() {
+    let (one, two) = (Member::start().await, Member::start().await);
+    let store = open(&settings(&[&one, &two]));
+    let soon = Duration::from_millis(300);
+    one.says([Reply::Answer(200, json!({"etcdserver": "3.6.1"}))]);
+    assert_eq!(store.gateway.call().version().await.as_deref(), Ok("3.6.1"));
+    one.says([Reply::Hang]);
+    let given_up = async { store.gateway.call().version().await };
+    assert!(tokio::time::timeout(soon, given_up).await.is_err());
+    assert_eq!(one.paths(), ["/version", "/version"], "it stays with the one that answered");
+    two.says([Reply::Text(200, "welcome")]);
+    assert!(store.gateway.call().version().await.is_err());
+    assert_eq!(two.paths(), ["/version"]);
+    one.says([ours(), Reply::Hang]);
+    assert_eq!(store.watch().await, Some(bid().nonce));
+    assert!(tokio::time::timeout(soon, store.watch()).await.is_err());
+    assert_eq!(one.paths(), ["kv/range", "watch"]);
+    two.says([Reply::Messages(vec![event("somebody's")]), nothing()]);
+    assert_eq!(store.watch().await, Some(bid().nonce));
+    assert!(store.read().await.unwrap().free);
+    assert_eq!(two.paths(), ["watch", "kv/range"], "it stays with the one that answered");
 }
 
 #[tokio::test]
@@ -492,6 +521,33 @@ async fn a_failed_sign_in_shows_no_password_and_is_tried_again_by_the_next_call(
 }
 
 #[tokio::test]
+async fn a_token_that_is_refused_right_after_the_sign_in_is_not_replaced() {
+    let member = Member::start().await;
+    let store = open(&with_user(&[&member]));
+    member.says([signed_in("t1"), refusal(401, 16, "etcdserver: invalid auth token")]);
+    assert!(outcome(store.read().await).starts_with("auth"));
+    assert_eq!(member.paths(), ["auth/authenticate", "kv/range"]);
+}
+
+#[tokio::test]
+async fn a_password_is_read_again_right_after_a_failed_sign_in() {
+    let member = Member::start().await;
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("password");
+    let name = SecretSource::Value("me".to_owned());
+    let user = EtcdUser { name, password: SecretSource::File(path.clone()) };
+    let store = open(&EtcdSettings { user: Some(user), ..settings(&[&member]) });
+    std::fs::write(&path, "one").unwrap();
+    member.says([refusal(400, 3, "etcdserver: authentication failed")]);
+    assert!(outcome(store.read().await).starts_with("auth"));
+    std::fs::write(&path, "two").unwrap();
+    member.says([signed_in("t1"), nothing()]);
+    assert!(store.read().await.is_ok());
+    let passwords: Vec<_> = member.asked().iter().map(|it| it.body["password"].clone()).collect();
+    assert_eq!(passwords, [json!("one"), json!("two"), Value::Null]);
+}
+
+#[tokio::test]
 async fn a_cluster_without_authentication_is_used_without_a_token() {
     let member = Member::start().await;
     let store = open(&with_user(&[&member]));
@@ -519,6 +575,73 @@ async fn a_claim_without_a_lease_never_ends_and_is_broken_at_once_only() {
     member.says([Reply::Answer(200, json!({"header": header(), "succeeded": true}))]);
     let broken = store.break_lease(true).await.unwrap();
     assert!(matches!(broken, BreakOutcome::Held { free_in: Duration::ZERO, .. }));
+}
+
+#[tokio::test]
+async fn a_broken_claim_ends_with_its_lease_whose_time_was_rounded_down() {
+    let member = Member::start().await;
+    let store = open(&settings(&[&member]));
+    for (ttl, millis) in [(10, 11_500), (0, 1_500), (-1, 500)] {
+        member.says([ours(), changed(), Reply::Granted(ttl)]);
+        let broken = store.break_lease(false).await.unwrap();
+        let BreakOutcome::Held { free_in, .. } = broken else { panic!("it is held") };
+        assert_eq!(free_in, Duration::from_millis(millis), "{ttl}");
+        let asked = member.asked();
+        assert_eq!(asked[2].path, "lease/timetolive");
+        assert_eq!(asked[2].body["ID"], lease_number(bid().lease).to_string());
+    }
+}
+
+/// A read of the claim of the bid with this record.
+fn led(record: &[u8]) -> Reply {
+    let claim = claim_of(lease_number(bid().lease), &record::claim(&bid()));
+    let record = json!({"key": encoded("/tenure/orders/record"), "value": encoded(record),
+        "create_revision": "4", "mod_revision": "6"});
+    Reply::Answer(200, json!({"header": header(), "kvs": [claim, record]}))
+}
+
+#[tokio::test]
+async fn a_successor_is_written_once_into_the_record_of_the_bid() {
+    let member = Member::start().await;
+    let store = open(&settings(&[&member]));
+    let successor = Successor { identity: "b".to_owned(), hold_off: Duration::from_secs(1) };
+    let named = record::of_bid(&bid(), 7, Some(&successor));
+    member.says([led(&record::of_bid(&bid(), 7, None)), changed()]);
+    // The claim was not written.
+    let version = Some(Version("5".into()));
+    assert_eq!(store.set_successor(&bid(), &successor).await, Ok(version.clone()));
+    let asked = member.asked();
+    assert_eq!(asked[1].body["success"][0]["request_put"]["value"], encoded(&named));
+    member.says([led(&named)]);
+    assert_eq!(store.set_successor(&bid(), &successor).await, Ok(version));
+    assert_eq!(member.paths(), ["kv/range"]);
+    member.says([ours()]);
+    let found = outcome(store.set_successor(&bid(), &successor).await);
+    assert!(found.starts_with("refused this candidate did not write the record"), "{found}");
+}
+
+#[tokio::test]
+async fn a_first_term_is_written_only_where_there_is_none() {
+    let member = Member::start().await;
+    let store = open(&settings(&[&member]));
+    assert_eq!(store.rules(), Rules { longest_lease: None, missing_is_free: false });
+    member.says([nothing(), changed()]);
+    let said = store.create(700).await.unwrap();
+    assert_eq!(said, ["created the key /tenure/orders/record with the first term 700"]);
+    let put = &member.asked()[1].body["success"][0]["request_put"];
+    assert_eq!(put["value"], encoded(record::first(700)));
+    member.says([led(&record::first(700))]);
+    assert_eq!(store.create(700).await, Ok(Vec::new()));
+    assert_eq!(member.paths(), ["kv/range"]);
+}
+
+#[tokio::test]
+async fn a_member_that_cannot_be_reached_fails_the_examination() {
+    let member = Member::start().await;
+    let store = open(&settings(&[&member]));
+    drop(member);
+    let found = store.examine().await;
+    assert!(found.iter().any(|it| it.verdict == Verdict::Failed), "{found:?}");
 }
 
 #[tokio::test]
@@ -565,4 +688,61 @@ async fn a_watch_that_ends_is_followed_by_another_after_a_pause() {
     assert_eq!(member.paths(), ["kv/range", "watch", "watch", "watch", "kv/range"]);
     let least = Duration::from_millis(125 + 250 + 500);
     assert!(began.elapsed_max(clock::now()) >= least, "it pauses longer each time");
+}
+
+/// An event of a watch: a key was written at this revision, or deleted without a value.
+fn written(key: &str, revision: i64, value: Option<Vec<u8>>) -> Value {
+    let kind = if value.is_some() { "PUT" } else { "DELETE" };
+    let (key, value) =
+        (encoded(format!("/tenure/orders/{key}")), encoded(value.unwrap_or_default()));
+    json!({"type": kind, "kv": {"key": key, "value": value, "create_revision": "4",
+        "mod_revision": revision.to_string(), "lease": "77"}})
+}
+
+/// A message of a watch with these events.
+fn message(events: &[Value]) -> Value {
+    json!({"result": {"header": header(), "events": events}})
+}
+
+#[tokio::test]
+async fn a_watch_passes_over_renewals_and_continues_behind_the_last_event() {
+    let member = Member::start().await;
+    let store = open(&settings(&[&member]));
+    let ours_at = |revision| written("lease", revision, Some(record::claim(&bid())));
+    let other = record::claim(&Bid { nonce: Nonce(6), ..bid() });
+    let led_at = |revision| written("record", revision, Some(record::first(7)));
+    member.says([ours()]);
+    assert_eq!(store.watch().await, Some(bid().nonce));
+    member.asked();
+    for (messages, held_by, from) in [
+        (
+            vec![message(&[ours_at(10)]), message(&[]), message(&[led_at(12), ours_at(11)])],
+            Some(bid().nonce),
+            "10",
+        ),
+        (
+            vec![message(&[led_at(12), ours_at(13)]), message(&[written("lease", 14, None)])],
+            None,
+            "13",
+        ),
+        (vec![message(&[written("lease", 15, Some(other))])], Some(Nonce(6)), "15"),
+        (vec![message(&[written("record", 16, None)])], Some(Nonce(6)), "16"),
+    ] {
+        member.says([Reply::Messages(messages)]);
+        assert_eq!(store.watch().await, held_by, "{from}");
+        let asked = member.asked();
+        assert_eq!(asked.len(), 1, "{asked:?}");
+        assert_eq!(asked[0].body["create_request"]["start_revision"], from);
+    }
+}
+
+#[tokio::test]
+async fn a_watch_that_the_member_cancels_begins_anew_with_the_present_state() {
+    let member = Member::start().await;
+    let store = open(&settings(&[&member]));
+    let canceled = json!({"result": {"header": header(), "canceled": true}});
+    member.says([ours(), Reply::Messages(vec![canceled]), nothing()]);
+    assert_eq!(store.watch().await, Some(bid().nonce));
+    assert_eq!(store.watch().await, None);
+    assert_eq!(member.paths(), ["kv/range", "watch", "kv/range"]);
 }

@@ -348,3 +348,157 @@ fn check_file(path: &Path, found: &Stat) -> Result<(), FileError> {
         "run all candidates of an election as the same user",
     ))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    use tempfile::TempDir;
+
+    use super::*;
+
+    fn named(directory: &Path) -> LeaseDirectory {
+        LeaseDirectory::new(&FileSettings {
+            directory: directory.to_owned(),
+            election: "orders".to_owned(),
+            is_private: false,
+        })
+    }
+
+    fn home() -> (TempDir, LeaseDirectory) {
+        let home = tempfile::tempdir().unwrap();
+        let place = named(home.path());
+        (home, place)
+    }
+
+    /// Puts something that is not a regular file in a place, one kind after the other.
+    fn irregular(path: &Path) -> [Box<dyn Fn() + '_>; 3] {
+        let mode = Mode::RUSR | Mode::WUSR;
+        [
+            Box::new(move || symlink("/dev/null", path).unwrap()),
+            Box::new(move || std::fs::create_dir(path).unwrap()),
+            Box::new(move || fs::mknodat(fs::CWD, path, FileType::Fifo, mode, 0).unwrap()),
+        ]
+    }
+
+    fn remove(path: &Path) {
+        let removed =
+            if path.is_dir() { std::fs::remove_dir(path) } else { std::fs::remove_file(path) };
+        removed.unwrap();
+    }
+
+    #[test]
+    fn a_lock_excludes_others_until_it_is_dropped_though_a_child_process_inherited_it() {
+        let (_home, place) = home();
+        let directory = place.open().unwrap().unwrap();
+        let lock = directory.try_lock().unwrap().expect("it is free");
+        assert!(directory.try_lock().unwrap().is_none());
+        let inherited = lock.0.try_clone().unwrap();
+        drop(lock);
+        assert!(directory.try_lock().unwrap().is_some());
+        drop(inherited);
+    }
+
+    #[test]
+    fn a_lock_or_record_that_is_not_a_regular_file_is_refused() {
+        let (_home, place) = home();
+        let directory = place.open().unwrap().unwrap();
+        for (path, is_lock) in [(place.lock_path(), true), (place.record_path(), false)] {
+            for make in irregular(&path) {
+                make();
+                let error = if is_lock {
+                    directory.try_lock().map(drop).unwrap_err()
+                } else {
+                    directory.read().unwrap_err()
+                };
+                let words = format!("{} is not a regular file", path.display());
+                assert!(error.detail.starts_with(&words), "{}", error.detail);
+                remove(&path);
+            }
+        }
+    }
+
+    #[test]
+    fn a_file_of_another_user_is_refused_unless_that_is_root() {
+        let file = tempfile::tempfile().unwrap();
+        let us = geteuid().as_raw();
+        for (owner, accepted) in [(us, true), (0, true), (us + 1, false)] {
+            let mut found = fs::fstat(&file).unwrap();
+            found.st_uid = owner;
+            let checked = check_file(Path::new("orders.lock"), &found);
+            assert_eq!(checked.is_ok(), accepted, "{owner}");
+        }
+    }
+
+    #[test]
+    fn nothing_is_written_under_a_lock_whose_file_was_replaced() {
+        let (home, place) = home();
+        let directory = place.open().unwrap().unwrap();
+        let lock = directory.try_lock().unwrap().unwrap();
+        directory.write(&lock, &Stored::first(), true, || Ok(())).unwrap();
+        let before = std::fs::read(place.record_path()).unwrap();
+        for replaced in [false, true] {
+            let _ = std::fs::remove_file(place.lock_path());
+            if replaced {
+                std::fs::write(place.lock_path(), "").unwrap();
+            }
+            let mut changed = Stored::first();
+            changed.touch();
+            let error = directory.write(&lock, &changed, true, || Ok(())).unwrap_err();
+            assert!(error.detail.contains("was deleted or replaced"), "{}", error.detail);
+        }
+        assert_eq!(std::fs::read(place.record_path()).unwrap(), before);
+        assert!(!home.path().join("orders.tmp").exists());
+    }
+
+    #[test]
+    fn a_record_of_64_kib_is_read_and_a_longer_one_refused() {
+        let (_home, place) = home();
+        let directory = place.open().unwrap().unwrap();
+        assert_eq!(directory.read().unwrap(), None);
+        let mut bytes = Stored::first().encode().unwrap();
+        bytes.resize(64 * 1024, b' ');
+        std::fs::write(place.record_path(), &bytes).unwrap();
+        assert_eq!(directory.read().unwrap(), Some(Stored::first()));
+        bytes.push(b' ');
+        std::fs::write(place.record_path(), &bytes).unwrap();
+        let error = directory.read().unwrap_err();
+        assert!(error.detail.contains("is too long"), "{}", error.detail);
+    }
+
+    #[test]
+    fn a_directory_that_cannot_be_trusted_or_found_is_refused_with_a_remedy() {
+        let (home, place) = home();
+        let writable = home.path().join("writable");
+        std::fs::create_dir(&writable).unwrap();
+        std::fs::set_permissions(&writable, PermissionsExt::from_mode(0o777)).unwrap();
+        let linked = writable.join("linked");
+        symlink(home.path(), &linked).unwrap();
+        let file = home.path().join("file");
+        std::fs::write(&file, "").unwrap();
+        for (path, words) in [
+            (writable, "is world-writable"),
+            (PathBuf::from("/proc/sys"), "is proc (0x9fa0), which is not a supported"),
+            (home.path().join("no/such"), "does not exist, nor does its parent"),
+            (linked.clone(), "is a symbolic link or not a directory"),
+            (file, "is a symbolic link or not a directory"),
+            (linked.join("leases"), "that other users can write"),
+        ] {
+            let error = named(&path).open().unwrap_err();
+            assert!(error.detail.contains(words), "{}", error.detail);
+            assert!(error.remedy.is_some() && !error.is_transient(), "{}", error.detail);
+        }
+        assert!(place.open().unwrap().is_some());
+    }
+
+    #[test]
+    fn a_probe_is_written_and_removed() {
+        let (home, place) = home();
+        let directory = place.open().unwrap().unwrap();
+        directory.probe().unwrap();
+        assert_eq!(std::fs::read_dir(home.path()).unwrap().count(), 0);
+        std::fs::create_dir(home.path().join("orders.probe")).unwrap();
+        let error = directory.probe().unwrap_err();
+        assert!(error.detail.contains("orders.probe could not be written"), "{}", error.detail);
+    }
+}

@@ -109,4 +109,19 @@ mod tests {
             assert!(words.contains(remedy.unwrap_or_default()), "{words}");
         }
     }
+
+    #[test]
+    fn only_a_foreign_record_is_definite_and_only_an_early_error_had_no_effect() {
+        let make: [fn() -> FileError; 3] = [
+            || FileError::settings("the directory is gone", "create it"),
+            || FileError::unavailable("the disk hangs"),
+            || FileError::foreign(Path::new("/leases/orders.json"), "is empty"),
+        ];
+        for (number, make) in make.into_iter().enumerate() {
+            let (late, early) =
+                (StoreError::from(make()), StoreError::from(make().before_writing()));
+            assert_eq!(matches!(late, StoreError::Foreign(_)), number == 2, "{late:?}");
+            assert!(!late.failure().had_no_effect && early.failure().had_no_effect, "{late:?}");
+        }
+    }
 }

@@ -307,9 +307,85 @@ mod tests {
     }
 
     #[test]
+    fn a_record_is_written_in_lines_that_people_can_read() {
+        let id = bid(7).lease.to_wire();
+        let nonce = Nonce(7);
+        let written = format!(
+            r#"{{
+  "tenure": 1,
+  "revision": 0,
+  "term": 42,
+  "nonce": "{nonce}",
+  "holder": {{
+    "identity": "a",
+    "instance": "1",
+    "address": "[::1]:80",
+    "peer": "http://[::1]:4040/peer"
+  }},
+  "lease": {{
+    "id": "{id}",
+    "boot_id": "this",
+    "from_boottime_ns": 100000000000,
+    "until_boottime_ns": 115000000000
+  }}
+}}
+"#
+        );
+        assert_eq!(String::from_utf8(held().encode().unwrap()).unwrap(), written);
+    }
+
+    #[test]
     fn what_is_written_is_read_again() {
         let stored = held();
-        assert_eq!(Stored::decode(&stored.encode().unwrap()), Ok(stored));
+        let decoded = Stored::decode(&stored.encode().unwrap()).unwrap();
+        assert_eq!(decoded, stored);
+        let Bid { candidate, nonce, .. } = bid(7);
+        let record =
+            Record { term: Some(42), holder: Some(candidate), nonce: Some(nonce), successor: None };
+        assert_eq!(decoded.record(), record);
+    }
+
+    #[test]
+    fn terms_begin_at_zero_and_are_above_the_last_and_not_below_the_floor() {
+        for (last, floor, term) in
+            [(None, 0, 0), (None, 9, 9), (Some(42), 0, 43), (Some(42), 99, 99)]
+        {
+            let mut stored = Stored { term: last, ..Stored::first() };
+            assert_eq!(stored.write_term(&bid(7), floor), Some(term));
+            assert_eq!(stored.term_of(&bid(7)), Some(term));
+            assert_eq!(stored.term_of(&bid(8)), None);
+        }
+    }
+
+    #[test]
+    fn only_a_smaller_reading_of_another_boot_proves_a_restart() {
+        for (boot_id, boot, left) in [
+            ("this", 110, 5),
+            // A clock that went back.
+            ("this", 90, 25),
+            // A container on the same kernel.
+            ("other", 110, 5),
+            ("other", 100, 15),
+            ("other", 99, 0),
+        ] {
+            let now = Reading { boot_id: boot_id.into(), ..at(boot) };
+            assert_eq!(held().remaining(&now), Some(Duration::from_secs(left)), "{boot_id} {boot}");
+        }
+    }
+
+    #[test]
+    fn a_renewal_changes_nothing_but_times_and_a_lease_that_ends_has_no_holder() {
+        let mut stored = held();
+        let before = stored.clone();
+        stored.extend(&bid(7), &at(105));
+        stored.touch();
+        assert_ne!(stored.version(), before.version());
+        assert_eq!(stored.clone().without_times(), before.without_times());
+        assert_eq!(stored.held_by(), Some(Nonce(7)));
+        let mut freed = stored.clone();
+        freed.free();
+        stored.let_run_out();
+        assert_eq!((stored.held_by(), freed.held_by()), (None, None));
     }
 
     #[test]
@@ -391,6 +467,14 @@ mod tests {
             (good.replace("42", "4.2"), "floating point"),
             (good.replace("42", "99999999999999999999"), "invalid type: floating point"),
             (good.replace("42", "null"), "a holder without a term"),
+            (
+                format!(r#"{{"tenure":1,"revision":0,"nonce":"{}"}}"#, Nonce(7)),
+                "a holder without a term",
+            ),
+            (
+                r#"{"tenure":1,"revision":0,"holder":{"identity":"a","instance":"1"}}"#.into(),
+                "a holder without a term",
+            ),
             (good.replace("\"term\"", "\"epoch\""), "unknown field `epoch`"),
             (good.replace("00007\"", "0000x\""), "not hexadecimal"),
         ] {

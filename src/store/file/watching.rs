@@ -124,3 +124,33 @@ impl FileStore {
         Ok((known != *noticed).then_some(News { held_by }))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::FileSettings;
+
+    #[test]
+    fn only_an_event_of_the_record_or_a_lost_one_may_be_news_and_the_directory_must_stay() {
+        let home = tempfile::tempdir().unwrap();
+        let store = FileStore::open(&FileSettings {
+            directory: home.path().to_owned(),
+            election: "orders".to_owned(),
+            is_private: false,
+        });
+        let wd = Inotify::init().unwrap().watches().add(home.path(), EVENTS).unwrap();
+        for (mask, name, expected) in [
+            (EventMask::MOVED_TO, Some("orders.json"), Some(true)),
+            (EventMask::DELETE, Some("orders.json"), Some(true)),
+            (EventMask::MOVED_TO, Some("other.json"), Some(false)),
+            (EventMask::DELETE, Some("orders.tmp"), Some(false)),
+            (EventMask::Q_OVERFLOW, None, Some(true)),
+            (EventMask::DELETE_SELF, None, Some(false)),
+            (EventMask::IGNORED, None, None),
+            (EventMask::MOVE_SELF, None, None),
+        ] {
+            let event = Event { wd: wd.clone(), mask, cookie: 0, name };
+            assert_eq!(store.may_be_news(&event).ok(), expected, "{event:?}");
+        }
+    }
+}

@@ -415,4 +415,30 @@ mod tests {
         let pem = "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n";
         assert!(signed(pem, "1", &claims).unwrap_err().contains("is not of RSA"));
     }
+
+    #[test]
+    fn secrets_are_sent_by_https_or_to_this_machine_alone() {
+        for (url, expected) in [
+            ("https://h/t", true),
+            ("http://localhost:1/t", true),
+            ("http://127.0.0.2/t", true),
+            ("http://[::1]/t", true),
+            ("http://h/t", false),
+            ("http://10.0.0.1/t", false),
+            ("http://[fe80::1]/t", false),
+            ("ftp://localhost/t", false),
+        ] {
+            assert_eq!(is_private(&Url::parse(url).unwrap()), expected, "{url}");
+        }
+    }
+
+    #[test]
+    fn a_token_ends_so_many_seconds_from_now() {
+        let before = clock::now().date();
+        let (token, end) = given(br#"{"access_token": "t", "expires_in": 3600}"#).unwrap();
+        let hour = time::Duration::HOUR;
+        assert_eq!(token, "t");
+        assert!(end >= before + hour && end <= clock::now().date() + hour, "{end}");
+        assert_eq!(given(b"{}").unwrap_err(), "the answer has no token");
+    }
 }

@@ -408,7 +408,10 @@ mod tests {
         for value in [Value::Int32(1), Value::Int64(1), Value::Double(1.0)] {
             assert_eq!((of(value.clone()).number("n"), of(value).is("n")), (Some(1), true));
         }
-        for value in [Value::Double(1.5), Value::Double(f64::NAN), Value::Double(1e300)] {
+        assert_eq!(of(Value::Double(1e15 - 1.0)).number("n"), Some(999_999_999_999_999));
+        // Above this a double need not be the number that was meant.
+        for number in [1.5, f64::NAN, 1e15, -1e15, 1e300] {
+            let value = Value::Double(number);
             assert_eq!((of(value.clone()).number("n"), of(value).is("n")), (None, false));
         }
         assert!(of(true.into()).is("n") && !of(false.into()).is("n") && !of(0.into()).is("n"));

@@ -134,4 +134,36 @@ mod tests {
             assert!(matches!(unknown, RegisterError::Unavailable(_)), "{code}: {unknown:?}");
         }
     }
+
+    #[test]
+    fn what_a_server_says_is_shown_up_to_a_bound() {
+        let said = |length: usize| {
+            let error = Reported { code: 8, words: "x".repeat(length), is_unacknowledged: false };
+            reported(&error, "h:1").to_string()
+        };
+        assert_eq!(said(300), format!("h:1: {} (8)", "x".repeat(300)));
+        assert_eq!(said(301), said(300));
+        let named = |length: usize| other("h:1", &"x".repeat(length)).to_string();
+        assert!(named(100).contains(&format!("(version {}):", "x".repeat(100))));
+        assert_eq!(named(101), named(100));
+    }
+
+    #[test]
+    fn another_server_helps_only_where_it_can() {
+        let of = |it: fn(String) -> RegisterError| it("why".to_owned());
+        for (error, is_of_server, is_of_the_document) in [
+            (NetworkError::Disconnected("why".to_owned()).into(), true, false),
+            (of(RegisterError::Unavailable), true, false),
+            (of(RegisterError::Throttled), true, false),
+            (of(RegisterError::Invalid), true, false),
+            (of(RegisterError::Missing), false, false),
+            (of(RegisterError::Credential), false, false),
+            (of(RegisterError::Denied), false, false),
+            (of(RegisterError::Condition), false, true),
+            (of(RegisterError::Concurrent), false, true),
+        ] {
+            assert_eq!(is_of_one_server(&error), is_of_server, "{error:?}");
+            assert_eq!(is_of_document(&error), is_of_the_document, "{error:?}");
+        }
+    }
 }

@@ -185,4 +185,43 @@ mod tests {
             assert!(!matches!(StoreError::from(error), StoreError::Refused(_)), "{code}");
         }
     }
+
+    #[test]
+    fn what_is_wrong_is_said_with_the_remedy() {
+        for (code, words) in [
+            ("42703", "set another --postgres-table"),
+            ("28P01", "check PGUSER and PGPASSWORD"),
+            ("42501", "the user needs SELECT, INSERT and UPDATE"),
+            ("25006", "name the primary in --store too"),
+            ("53100", "the disk of the server is full"),
+            ("3D000", "there is no such database: check --store"),
+            ("55P03", "another transaction held the row"),
+        ] {
+            let error = reported(code, "words", "h:1").to_string();
+            assert!(error.contains(words), "{code}: {error}");
+        }
+    }
+
+    #[test]
+    fn another_server_helps_only_where_it_can() {
+        let of = |it: fn(String) -> PostgresError| it("why".to_owned());
+        for (error, expected) in [
+            (of(PostgresError::Standby), true),
+            (of(PostgresError::ReadOnly), true),
+            (of(PostgresError::Throttled), true),
+            (of(PostgresError::Unavailable), true),
+            (of(PostgresError::Invalid), true),
+            (NetworkError::Disconnected("why".to_owned()).into(), true),
+            (of(PostgresError::NoTable), false),
+            (of(PostgresError::OtherTable), false),
+            (of(PostgresError::TooLarge), false),
+            (of(PostgresError::SignIn), false),
+            (of(PostgresError::Denied), false),
+            (of(PostgresError::Files), false),
+            (of(PostgresError::Raced), false),
+            (of(PostgresError::Locked), false),
+        ] {
+            assert_eq!(error.is_of_one_server(), expected, "{error:?}");
+        }
+    }
 }

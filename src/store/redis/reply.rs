@@ -173,6 +173,17 @@ mod tests {
         assert_eq!(take(&mut vec![b'+'; LONGEST + 1]), Err(Malformed));
     }
 
+    #[test]
+    fn the_longest_and_deepest_reply_is_read_and_no_more() {
+        assert_eq!(take(&mut vec![b'+'; LONGEST]), Ok(None), "its end may be to come");
+        for kind in ['$', '*'] {
+            assert_eq!(taken(&format!("{kind}{LONGEST}\r\n")), Ok(None));
+            assert_eq!(taken(&format!("{kind}{}\r\n", LONGEST + 1)), Err(Malformed));
+        }
+        let deep = "*1\r\n".repeat(DEEPEST) + ":1\r\n";
+        assert!(matches!(taken(&deep), Ok(Some(Reply::Array(_)))));
+    }
+
     proptest! {
         #[test]
         fn a_command_is_an_array_of_its_arguments(arguments: Vec<Vec<u8>>) {

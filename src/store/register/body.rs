@@ -268,3 +268,167 @@ pub(super) fn is_missing(seen: &Version) -> bool {
 pub(super) fn first(term: u64) -> Body {
     Body { held: None, record: Record { term: Some(term), ..Record::default() } }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::lease::fuzzing::bid;
+
+    fn other() -> Bid {
+        Bid { nonce: Nonce(8), ..bid() }
+    }
+
+    fn held() -> Body {
+        let mut body = Body::default();
+        body.take(&bid());
+        body
+    }
+
+    fn led() -> Body {
+        let mut body = held();
+        assert!(body.write_term(&bid(), 0));
+        body
+    }
+
+    #[test]
+    fn a_claim_counts_its_renewals_and_has_the_length_of_the_last_one() {
+        let mut body = held();
+        let mut claims = Vec::new();
+        for _ in 0..3 {
+            let content: Value = serde_json::from_slice(&body.content()).unwrap();
+            claims.push(content["claim"].clone());
+            body.renew(&Bid { lease_duration: Duration::from_secs(20), ..bid() });
+        }
+        let of = |renewals: u64, lease_ms: u64| {
+            let nonce = "00000000000000000000000000000007";
+            json!({"nonce": nonce, "identity": "a", "lease_ms": lease_ms, "renewals": renewals})
+        };
+        assert_eq!(claims, [of(0, 15_000), of(1, 20_000), of(2, 20_000)]);
+    }
+
+    #[test]
+    fn what_no_candidate_writes_is_refused() {
+        for (fields, words) in [
+            (r#""tenure": 2"#, "it has format 2"),
+            (r#""tenure": 1, "term": -1"#, "it is corrupt"),
+            (r#""tenure": 1, "more": 1"#, "it is corrupt"),
+            (r#""tenure": 1, "nonce": "7""#, "it has a nonce without a term"),
+            (r#""tenure": 1, "term": 1, "nonce": "x""#, "it has a nonce that is not hexadecimal"),
+            (
+                r#""tenure": 1, "term": 1, "successor": {"identity": "b", "hold_off_ms": 1}"#,
+                "it names a holder or a successor without a nonce",
+            ),
+            (
+                r#""tenure": 1, "claim": {"nonce": "x", "identity": "a", "lease_ms": 1, "renewals": 0}"#,
+                "it has a nonce that is not hexadecimal",
+            ),
+        ] {
+            let content = format!(r#"{{"write": "", {fields}}}"#);
+            let failure = Body::read(content.as_bytes(), "it").unwrap_err();
+            assert!(failure.message.starts_with(words), "{failure}");
+            assert_eq!(failure.cause, Cause::Record);
+        }
+        assert_eq!(Body::read(br#"{"write": "", "tenure": 1}"#, "it"), Ok(Body::default()));
+    }
+
+    #[test]
+    fn a_holder_that_wrote_no_record_is_shown_with_the_last_term_alone() {
+        let led = led();
+        let mut freed = led.clone();
+        freed.free();
+        let mut taken = led.clone();
+        taken.take(&other());
+        let mut broken = taken.clone();
+        broken.mark_broken();
+        for (body, is_whole) in [(&led, true), (&freed, true), (&taken, false), (&broken, true)] {
+            let shown = body.shown_record();
+            assert_eq!(shown.term, Some(1));
+            assert_eq!(shown == led.record, is_whole, "{body:?}");
+        }
+    }
+
+    #[test]
+    fn a_broken_lease_is_no_longer_held_and_only_its_holder_may_free_it() {
+        let mut body = held();
+        let of = |body: &Body, bid: &Bid| (body.is_of(bid), body.is_to_end(bid));
+        assert_eq!((of(&body, &bid()), of(&body, &other())), ((true, true), (false, false)));
+        body.mark_broken();
+        assert_eq!((of(&body, &bid()), of(&body, &other())), ((false, true), (false, false)));
+        body.free();
+        assert_eq!(of(&body, &bid()), (false, false));
+    }
+
+    #[test]
+    fn a_term_is_above_the_last_one_and_at_least_the_floor() {
+        for (last, floor, expected) in [
+            (None, 0, Some(1)),
+            (Some(4), 0, Some(5)),
+            (Some(4), 5, Some(5)),
+            (Some(4), 9, Some(9)),
+            (Some(LARGEST_TERM - 1), 0, Some(LARGEST_TERM)),
+            (None, LARGEST_TERM, Some(LARGEST_TERM)),
+            (Some(LARGEST_TERM), 0, None),
+            (Some(u64::MAX), 0, None),
+            (None, u64::MAX, None),
+        ] {
+            let mut body = held();
+            body.record.term = last;
+            let is_written = body.write_term(&bid(), floor);
+            assert_eq!(
+                (is_written, body.term_of(&bid())),
+                (expected.is_some(), expected),
+                "{last:?}"
+            );
+            assert_eq!(body.term_of(&other()), None);
+        }
+    }
+
+    #[test]
+    fn a_lease_lasts_whole_milliseconds_rounded_up() {
+        for (asked, stored) in [
+            (Duration::ZERO, 0),
+            (Duration::from_nanos(1), 1),
+            (Duration::from_millis(1), 1),
+            (Duration::from_nanos(1_000_001), 2),
+            (Duration::from_millis(1_500), 1_500),
+            (Duration::from_micros(1_999_001), 2_000),
+            (Duration::MAX, u64::MAX),
+        ] {
+            assert_eq!(whole_millis(asked), Duration::from_millis(stored), "{asked:?}");
+        }
+    }
+
+    #[test]
+    fn a_version_has_all_of_a_value_and_that_of_a_missing_one_has_none() {
+        let version = version("\"tag\"", &led().content());
+        assert_eq!(of_version(&version), Some(("\"tag\"".to_owned(), led())));
+        assert!(!is_missing(&version));
+        let missing = missing();
+        assert!(missing.free && is_missing(&missing.version));
+        assert_eq!(of_version(&missing.version), None);
+    }
+
+    #[test]
+    fn standbys_are_told_of_renewals_and_of_news_once() {
+        let mut noticed = Noticed::default();
+        let mut body = held();
+        let news = |held_by| Some(Change::News { held_by });
+        let ours = Some(bid().nonce);
+        assert_eq!(noticed.take(Some(&body.content())), news(ours));
+        assert_eq!(noticed.take(Some(&body.content())), None, "the same in another write");
+        body.renew(&bid());
+        let claim = body.held.as_ref().map(Held::claim);
+        assert_eq!(noticed.take(Some(&body.content())), claim.map(Change::Renewal));
+        assert!(body.write_term(&bid(), 0));
+        assert_eq!(noticed.take(Some(&body.content())), news(ours));
+        body.mark_broken();
+        assert_eq!(noticed.take(Some(&body.content())), news(None), "nobody may renew it");
+        body.free();
+        assert_eq!(noticed.take(Some(&body.content())), news(None));
+        assert_eq!(noticed.take(None), news(None));
+        assert_eq!(noticed.take(None), None);
+        assert_eq!(noticed.take(Some(b"of another")), news(None));
+    }
+}

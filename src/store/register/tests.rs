@@ -1,23 +1,65 @@
-//! Tests of the proof on a register in memory, with other candidates that write at the same time.
+//! Tests of the calls and of the proof on a register in memory, with other candidates that write at the
+//! same time.
 
 use std::sync::Mutex;
 
+use futures::FutureExt;
+
 use super::*;
+use crate::lease::fuzzing::bid;
+use crate::lease::{Candidate, Nonce};
 
 /// A register whose next writes meet writes of others.
 #[derive(Default)]
 struct Busy {
-    value: Mutex<Option<Tagged>>,
-    /// How many writes on a tag are preceded by one of others.
+    lease: Mutex<Option<Tagged>>,
+    trial: Mutex<Option<Tagged>>,
+    /// How many writes on a tag are preceded by one of others, which changes nothing but the tag.
     others: Mutex<usize>,
+    /// The conditions that it does not honour.
+    ignores: Option<fn(If<'_>) -> bool>,
+    /// Whether its tags are digests of the content, as those of S3 may be.
+    has_digests: bool,
+    /// The requests for the lease.
+    asked: Mutex<Vec<&'static str>>,
 }
 
 impl Busy {
-    fn write(&self, content: Vec<u8>) -> Written {
-        let mut value = self.value.lock().expect("no test panicked with it");
+    fn value(&self, slot: Slot) -> &Mutex<Option<Tagged>> {
+        match slot {
+            Slot::Lease => &self.lease,
+            Slot::Trial => &self.trial,
+        }
+    }
+
+    fn write(&self, slot: Slot, content: Vec<u8>) -> Written {
+        let mut value = self.value(slot).lock().expect("no test panicked with it");
         let next = value.as_ref().map_or(0, |it| it.tag.parse().unwrap_or(0)) + 1;
-        *value = Some(Tagged { tag: next.to_string(), content, date: None });
-        Written { tag: next.to_string(), date: None }
+        let tag = match self.has_digests {
+            true => format!("digest of {}", String::from_utf8_lossy(&content)),
+            false => next.to_string(),
+        };
+        *value = Some(Tagged { tag: tag.clone(), content, date: None });
+        Written { tag, date: None }
+    }
+
+    /// Changes the lease as somebody else does.
+    fn set(&self, body: Option<&Body>) {
+        match body {
+            Some(body) => drop(self.write(Slot::Lease, body.content())),
+            None => *self.lease.lock().unwrap() = None,
+        }
+    }
+
+    fn asks(&self, slot: Slot, what: &'static str) {
+        if slot == Slot::Lease {
+            self.asked.lock().expect("no test panicked with it").push(what);
+        }
+    }
+
+    /// Returns the requests for the lease since the last time.
+    fn asked(&self) -> Vec<&'static str> {
+        std::mem::take(&mut self.asked.lock().unwrap())
     }
 }
 
@@ -39,8 +81,9 @@ impl Register for Busy {
         None
     }
 
-    async fn get(&self, _slot: Slot) -> Result<Option<Tagged>, RegisterError> {
-        Ok(self.value.lock().expect("no test panicked with it").clone())
+    async fn get(&self, slot: Slot) -> Result<Option<Tagged>, RegisterError> {
+        self.asks(slot, "get");
+        Ok(self.value(slot).lock().expect("no test panicked with it").clone())
     }
 
     async fn put(
@@ -49,28 +92,47 @@ impl Register for Busy {
         condition: If<'_>,
         content: Vec<u8>,
     ) -> Result<Option<Written>, RegisterError> {
+        self.asks(slot, "put");
+        let found = || self.value(slot).lock().expect("no test panicked with it").clone();
         if let If::Tagged(_) = condition {
             let mut others = self.others.lock().expect("no test panicked with it");
             if *others > 0 {
                 *others -= 1;
-                self.write(b"another's".to_vec());
+                self.write(slot, found().map(|it| it.content).unwrap_or_default());
             }
         }
-        let found = self.get(slot).await?;
         let holds = match condition {
-            If::Absent => found.is_none(),
-            If::Tagged(tag) => found.is_some_and(|it| it.tag == tag),
+            _ if self.ignores.is_some_and(|it| it(condition)) => true,
+            If::Absent => found().is_none(),
+            If::Tagged(tag) => found().is_some_and(|it| it.tag == tag),
         };
-        Ok(holds.then(|| self.write(content)))
+        Ok(holds.then(|| self.write(slot, content)))
     }
 
     async fn others(&self) -> Option<Vec<String>> {
-        None
+        Some(vec!["b".to_owned()])
     }
 
     async fn examine(&self) -> Vec<Finding> {
         Vec::new()
     }
+}
+
+fn store() -> Registered<Busy> {
+    Registered::new(Busy::default())
+}
+
+fn successor() -> Successor {
+    Successor { identity: "b".to_owned(), hold_off: Duration::from_secs(1) }
+}
+
+/// Acquires the lease; returns the bid as it is then.
+async fn acquired(store: &Registered<Busy>) -> Bid {
+    let mut bid = Bid { seen: store.read().await.unwrap().version, ..bid() };
+    bid.written = store.acquire(&bid).await.unwrap().version;
+    assert!(bid.written.is_some());
+    store.register.asked();
+    bid
 }
 
 #[tokio::test]
@@ -88,8 +150,201 @@ async fn candidates_that_try_at_the_same_time_do_not_spoil_the_proof() {
     }
 }
 
+#[tokio::test]
+async fn a_server_that_does_not_honour_a_condition_gets_no_bid() {
+    for (ignores, words) in [
+        ((|it| it == If::Absent) as fn(If<'_>) -> bool, "created the value although it existed"),
+        (|it| it != If::Absent, "on the condition of a state that was over"),
+    ] {
+        let store = Registered::new(Busy { ignores: Some(ignores), ..Busy::default() });
+        let bid = Bid { seen: store.read().await.unwrap().version, ..bid() };
+        store.register.asked();
+        let error = store.acquire(&bid).await.unwrap_err();
+        assert!(error.to_string().contains(words), "{error}");
+        assert!(matches!(error, StoreError::Unknown(_)) && store.register.asked().is_empty());
+    }
+}
+
+#[tokio::test]
+async fn the_states_of_a_trial_have_digests_of_their_own() {
+    let register = Busy { has_digests: true, ..Busy::default() };
+    for _ in 0..2 {
+        proof::prove(&register).await.unwrap();
+    }
+}
+
 #[test]
 fn what_is_kept_beside_the_elections_is_not_listed_as_one() {
     let found = ["orders", "b.2", "orders_trial", ".b_trial.tmp.17", "Readme", "", "a-1"];
     assert_eq!(elections(found.into_iter()), ["a-1", "b.2", "orders"]);
+    let many: Vec<_> = (100..=100 + MOST_LISTED).rev().map(|it| it.to_string()).collect();
+    let listed = elections(many.iter().map(String::as_str));
+    assert_eq!((listed.len(), &*listed[0], &*listed[19]), (20, "100", "119"));
+}
+
+#[tokio::test]
+async fn each_change_by_the_holder_is_one_write() {
+    let store = store();
+    let before = store.read().await.unwrap();
+    assert!(before.free && !store.rules().missing_is_free, "a missing record needs a hold");
+    let mut bid = acquired(&store).await;
+    assert_eq!(store.write_term(&bid, 9).await, Ok(9));
+    assert_eq!(store.register.asked(), ["put"]);
+    // That write returned no version.
+    bid.written = None;
+    bid.written = store.renew(&bid).await.unwrap();
+    assert_eq!(store.register.asked(), ["get", "put"]);
+    let first = store.read().await.unwrap();
+    assert_eq!(Some(&first.version), bid.written.as_ref());
+    store.register.asked();
+    bid.written = store.renew(&bid).await.unwrap();
+    assert_eq!(store.register.asked(), ["put"]);
+    let second = store.read().await.unwrap();
+    assert!(first.claim != second.claim && first.record == second.record);
+    store.register.asked();
+    bid.written = store.set_successor(&bid, &successor()).await.unwrap();
+    assert_eq!(store.register.asked(), ["put"]);
+    store.release(&bid).await.unwrap();
+    assert_eq!(store.register.asked(), ["put"]);
+    let after = store.read().await.unwrap();
+    assert_eq!((after.free, after.record.successor), (true, Some(successor())));
+    // The next one finds the record.
+    let next = Bid { seen: after.version, nonce: Nonce(8), ..bid.clone() };
+    assert_eq!(store.acquire(&next).await.unwrap().record.term, Some(9));
+}
+
+#[tokio::test]
+async fn what_is_done_already_is_not_written_again() {
+    let store = store();
+    let mut bid = acquired(&store).await;
+    let early = store.set_successor(&bid, &successor()).await.unwrap_err();
+    assert!(matches!(early, StoreError::Refused(_)), "{early:?}");
+    assert!(early.to_string().contains("did not write the record"), "{early}");
+    assert_eq!(store.write_term(&bid, 1).await, Ok(1));
+    bid.written = None;
+    store.register.asked();
+    assert_eq!(store.write_term(&bid, 7).await, Ok(1));
+    assert_eq!(store.register.asked(), ["get"]);
+    bid.written = store.set_successor(&bid, &successor()).await.unwrap();
+    store.register.asked();
+    assert_eq!(store.set_successor(&bid, &successor()).await.as_ref(), Ok(&bid.written));
+    assert_eq!(store.register.asked(), ["get"]);
+}
+
+#[tokio::test]
+async fn the_largest_term_has_no_successor() {
+    let store = store();
+    let bid = acquired(&store).await;
+    let error = store.write_term(&bid, u64::MAX).await.unwrap_err();
+    assert!(matches!(error, StoreError::Foreign(_)), "{error:?}");
+}
+
+#[tokio::test]
+async fn a_bid_whose_answer_was_lost_finds_its_lease() {
+    let store = store();
+    let bid = Bid { written: None, ..acquired(&store).await };
+    assert!(store.acquire(&bid).await.is_ok(), "created by an earlier request");
+    // An earlier request was done after the read.
+    store.release(&bid).await.unwrap();
+    let bid = Bid { seen: store.read().await.unwrap().version, ..bid };
+    assert!(store.acquire(&bid).await.is_ok());
+    assert!(store.acquire(&bid).await.is_ok());
+    // Others change the value each time.
+    *store.register.others.lock().unwrap() = 2;
+    let error = store.acquire(&bid).await.unwrap_err();
+    assert!(matches!(error, StoreError::RetryNow(_)), "{error:?}");
+}
+
+#[tokio::test]
+async fn a_lost_lease_is_refused_with_the_reason_and_nothing_is_written() {
+    let mut others = Body::default();
+    let candidate = Candidate { identity: "b".to_owned(), ..(*bid().candidate).clone() };
+    others.take(&Bid { nonce: Nonce(8), candidate: candidate.into(), ..bid() });
+    let mut broken = Body::default();
+    broken.take(&bid());
+    broken.mark_broken();
+    for (found, words) in [
+        (Some(others), "the lease in the value is held by \"b\""),
+        (Some(broken.clone()), "an operator broke the lease in the value"),
+        (Some(Body::default()), "the lease in the value was freed, or has changed"),
+        (None, "the value was deleted"),
+    ] {
+        let store = store();
+        let bid = Bid { written: None, ..acquired(&store).await };
+        assert_eq!(store.write_term(&bid, 1).await, Ok(1));
+        store.register.set(found.as_ref());
+        store.register.asked();
+        let mut outcomes = vec![
+            store.renew(&bid).await.map(drop),
+            store.write_term(&bid, 1).await.map(drop),
+            store.set_successor(&bid, &successor()).await.map(drop),
+        ];
+        assert_eq!(store.register.asked(), ["get"; 3]);
+        let released = store.release(&bid).await;
+        match found == Some(broken.clone()) {
+            true => assert_eq!(released, Ok(())),
+            false => outcomes.push(released),
+        }
+        for outcome in outcomes {
+            let Err(StoreError::Refused(failure)) = &outcome else { panic!("{outcome:?}") };
+            assert!(failure.message.starts_with(words), "{failure}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_bid_for_a_lease_that_another_has_taken_is_refused() {
+    let store = store();
+    let late = Bid { seen: store.read().await.unwrap().version, nonce: Nonce(8), ..bid() };
+    let first = acquired(&store).await;
+    let error = store.acquire(&late).await.unwrap_err();
+    assert!(matches!(error, StoreError::Refused(_)) && error.to_string().contains("held by"));
+    // Where its time is over, as observers count it, the version is the one that was seen.
+    let next = Bid { seen: store.read().await.unwrap().version, ..late };
+    assert!(store.acquire(&next).await.is_ok());
+    assert!(store.renew(&Bid { written: None, ..first }).await.is_err());
+}
+
+#[tokio::test]
+async fn a_broken_lease_runs_out_or_is_freed_at_once() {
+    let (store, length) = (store(), bid().lease_duration);
+    for at_once in [false, true] {
+        assert_eq!(store.break_lease(at_once).await, Ok(BreakOutcome::NotHeld));
+    }
+    let bid = Bid { written: None, ..acquired(&store).await };
+    assert_eq!(store.write_term(&bid, 1).await, Ok(1));
+    let record = store.read().await.unwrap().record;
+    let held = |free_in| Ok(BreakOutcome::Held { record: record.clone(), free_in });
+    *store.register.others.lock().unwrap() = 1;
+    let error = store.break_lease(false).await.unwrap_err();
+    assert!(error.to_string().contains("nothing was broken: try again"), "{error}");
+    assert_eq!(store.break_lease(false).await, held(length));
+    store.register.asked();
+    assert_eq!(store.break_lease(false).await, held(length));
+    assert_eq!(store.register.asked(), ["get"], "it is broken already");
+    assert!(!store.read().await.unwrap().free && store.renew(&bid).await.is_err());
+    assert_eq!(store.break_lease(true).await, held(Duration::ZERO));
+    assert!(store.read().await.unwrap().free);
+}
+
+#[tokio::test]
+async fn a_first_term_is_written_once() {
+    let store = store();
+    let missing = "no value".to_owned();
+    let others = Some(vec!["b".to_owned()]);
+    assert_eq!(store.presence().await, Ok(Presence::Missing { missing, others }));
+    let created = store.create(40).await.unwrap();
+    assert_eq!(created, ["created the value with the first term 40"]);
+    assert_eq!(store.presence().await, Ok(Presence::Exists));
+    assert_eq!(store.create(50).await, Ok(Vec::new()));
+    assert_eq!(store.read().await.unwrap().record.term, Some(40));
+    store.register.set(Some(&Body::default()));
+    let created = store.create(60).await.unwrap();
+    assert_eq!(created, ["wrote the first term 60 to the value"]);
+    assert_eq!(store.read().await.unwrap().record.term, Some(60));
+}
+
+#[test]
+fn a_server_that_reports_nothing_wakes_nobody() {
+    assert!(store().changed().now_or_never().is_none());
 }

@@ -175,3 +175,43 @@ impl Source<Keys> for Session {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn keys(id: &str, token: Option<&str>) -> Keys {
+        let token = token.map(str::to_owned);
+        Keys { id: id.to_owned(), secret: "hidden".to_owned(), token }
+    }
+
+    #[test]
+    fn keys_are_new_once_and_a_fault_leaves_those_that_are_known() {
+        let mut known = None;
+        let (one, two) = (keys("A", None), keys("A", Some("hidden")));
+        assert_eq!(changed(&mut known, Ok(one.clone())), Ok(Some(one.clone())));
+        assert_eq!(changed(&mut known, Ok(one)), Ok(None));
+        assert_eq!(changed(&mut known, Ok(two.clone())), Ok(Some(two.clone())));
+        let failed = changed(&mut known, Err("why".to_owned()));
+        assert_eq!(failed, Err(Failure::new(Cause::Auth, "why")));
+        assert_eq!(changed(&mut known, Ok(two.clone())), Ok(None));
+        assert_eq!(format!("{two:?}"), "Keys { id: \"A\", .. }");
+    }
+
+    #[tokio::test]
+    async fn a_profile_is_read_from_the_files_that_there_are() {
+        let directory = tempfile::tempdir().unwrap();
+        let files = ["credentials", "config"].map(|it| directory.path().join(it));
+        let profile = Profile { name: "ops".to_owned(), files: files.clone(), known: None };
+        let why = profile.read().await.unwrap_err();
+        let parts: Vec<_> = why.split("; failed to read ").collect();
+        assert!(parts[0].starts_with("the profile ops has no aws_access_key_id"), "{why}");
+        for (part, path) in parts[1..].iter().zip(&files) {
+            assert!(part.starts_with(&format!("{}: ", path.display())), "{why}");
+        }
+        assert_eq!(parts.len(), 3, "{why}");
+        let text = "[profile ops]\naws_access_key_id = A\naws_secret_access_key = hidden\n";
+        std::fs::write(&files[1], text).unwrap();
+        assert_eq!(profile.read().await, Ok(keys("A", None)));
+    }
+}

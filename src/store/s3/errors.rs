@@ -158,4 +158,33 @@ mod tests {
             assert!(error.contains("set --s3-region us-west-2"), "{error}");
         }
     }
+
+    #[test]
+    fn a_region_is_named_only_where_the_bucket_is_in_another() {
+        for actual_region in [None, Some(""), Some(ASKED.region)] {
+            let error = Asked { actual_region, ..ASKED }.refused(403, b"").to_string();
+            assert!(
+                error.starts_with("access to the object s3://leases/orders is denied"),
+                "{error}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_with_the_remedy() {
+        for (status, code, words) in [
+            (404, "NoSuchBucket", "there is no bucket leases: create it, or correct --store"),
+            (301, "PermanentRedirect", "is not in the region eu-west-1, or the server names it in"),
+            (399, "", "is not in the region eu-west-1, or the server names it in"),
+            (400, "AuthorizationHeaderMalformed", "is not in the region eu-west-1"),
+            (400, "IllegalLocationConstraintException", "is not in the region eu-west-1"),
+            (400, "InvalidArgument", "the server does not answer as S3 does"),
+            (403, "RequestTimeTooSkewed", "the clock of this host is wrong"),
+            (403, "SignatureDoesNotMatch", "check AWS_SECRET_ACCESS_KEY"),
+            (501, "NotImplemented", "does not support conditional writes"),
+        ] {
+            let error = shown(status, code);
+            assert!(error.contains(words), "{status} {code}: {error}");
+        }
+    }
 }

@@ -89,4 +89,22 @@ mod tests {
         assert!(found("none").unwrap_err().contains("the profile none has no aws_access_key_id"));
         assert!(keys("default", None, None).is_err());
     }
+
+    #[test]
+    fn a_section_counts_only_with_the_name_that_its_file_has_for_a_profile() {
+        let file = |section: &str| {
+            format!("{section}\naws_access_key_id = A\naws_secret_access_key = s\n")
+        };
+        for (name, section, is_found) in [
+            ("default", "[default]", true),
+            ("default", "[profile default]", true),
+            ("default", "", false),
+            ("ops", "[profile  ops]", true),
+            ("ops", "[ops]", false),
+            ("ops", "[default]", false),
+        ] {
+            let found = keys(name, None, Some(&file(section)));
+            assert_eq!(found.is_ok(), is_found, "{name} {section}");
+        }
+    }
 }

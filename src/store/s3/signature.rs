@@ -160,4 +160,26 @@ mod tests {
             );
         }
     }
+
+    #[test]
+    fn the_token_of_a_session_is_signed_and_no_secret_is_shown() {
+        let url = Url::parse("https://h/b").unwrap();
+        let scope = Scope { region: "us-east-1", service: "s3" };
+        let now = datetime!(2013-05-24 00:00 UTC);
+        let sent = |token: &str| {
+            let token = Some(token.to_owned());
+            let keys = Keys { id: "A".to_owned(), secret: "s".to_owned(), token };
+            let mut headers = HeaderMap::new();
+            sign(&Method::GET, &url, &mut headers, b"", &keys, &scope, now).map(|()| headers)
+        };
+        let headers = sent("session").unwrap();
+        assert_eq!(headers["x-amz-security-token"], "session");
+        let names = "SignedHeaders=host;x-amz-content-sha256;x-amz-date;x-amz-security-token,";
+        assert!(headers[AUTHORIZATION].to_str().unwrap().contains(names));
+        assert_ne!(sent("another").unwrap()[AUTHORIZATION], headers[AUTHORIZATION]);
+        for name in ["x-amz-security-token", "authorization"] {
+            assert!(headers[name].is_sensitive(), "{name}");
+        }
+        assert_eq!(sent("two\nlines"), None);
+    }
 }

@@ -72,9 +72,17 @@ mod tests {
 
     #[test]
     fn what_is_not_xml_is_no_answer() {
-        let deep = "<a>".repeat(20) + &"</a>".repeat(20);
+        let nested = |depth: usize| "<a>".repeat(depth) + &"</a>".repeat(depth);
+        assert!(Elements::read(nested(DEEPEST).as_bytes()).is_some());
+        let deep = nested(DEEPEST + 1);
         for answer in ["", "{}", "<a>", "<a></b>", "<a>&unknown;</a>", "text", &deep] {
             assert_eq!(Elements::read(answer.as_bytes()), None, "{answer}");
         }
+    }
+
+    #[test]
+    fn text_before_an_element_is_no_part_of_it() {
+        let elements = Elements::read(b"<a>before<b>in</b></a>").unwrap();
+        assert_eq!(elements.text("b"), Some("in"));
     }
 }

@@ -110,8 +110,6 @@ pub(super) struct Connection {
     number: i32,
     /// How long the session lasts without a request, as the server said.
     pub(super) length: Duration,
-    /// The session.
-    session: i64,
     /// The last transaction that the server has told of.
     pub(super) seen: i64,
     /// The paths of the notifications that have arrived.
@@ -138,7 +136,6 @@ impl Connection {
             server: server.into(),
             number: 0,
             length: Duration::ZERO,
-            session: 0,
             seen: 0,
             notified: Vec::new(),
             is_pinged: false,
@@ -164,8 +161,7 @@ impl Connection {
         };
         self.send(&wire::connect(opening.seen, opening.length)).await.map_err(explained)?;
         let first = self.message().await.map_err(explained)?;
-        let connected = Reader(&first).connected().ok_or_else(|| not_zookeeper(&self.server))?;
-        (self.length, self.session) = connected;
+        self.length = Reader(&first).connected().ok_or_else(|| not_zookeeper(&self.server))?;
         if self.length.is_zero() {
             return Err(disconnected(format!("{} began no session", self.server)));
         }
@@ -349,6 +345,8 @@ pub(super) fn state(answer: &Answer) -> Result<Option<State>, ZookeeperError> {
 mod tests {
     use std::io::Cursor;
 
+    use tokio::io::{DuplexStream, duplex};
+
     use super::*;
 
     fn answer(number: i32, code: i32, body: &[u8]) -> Vec<u8> {
@@ -392,5 +390,163 @@ mod tests {
         outcome.unwrap();
         assert_eq!(connection.notification().now_or_never().unwrap().unwrap(), "/a");
         assert!(connection.notified.is_empty());
+    }
+
+    /// Returns a connection to the other end of this stream.
+    fn connected() -> (Connection, DuplexStream) {
+        let (ours, theirs) = duplex(2 * LONGEST_MESSAGE);
+        (Connection::over(Box::new(ours)), theirs)
+    }
+
+    /// Returns all that was received up to now.
+    async fn received(stream: &mut DuplexStream) -> Vec<u8> {
+        let mut all = BytesMut::new();
+        while let Some(read) = stream.read_buf(&mut all).now_or_never() {
+            assert!(read.unwrap() > 0, "it is not closed");
+        }
+        all.to_vec()
+    }
+
+    fn notification(path: &[u8]) -> Vec<u8> {
+        let length = u32::try_from(path.len()).unwrap().to_be_bytes();
+        answer(NOTIFICATION, 0, &[&[0; 8], &length[..], path].concat())
+    }
+
+    /// The answer to the first message: a session of this length.
+    fn session(millis: i32) -> Vec<u8> {
+        let body = [&[0; 4], &millis.to_be_bytes()[..], &[0; 8], &[0, 0, 0, 16], &[0; 16]].concat();
+        [&[0, 0, 0, 36], &body[..]].concat()
+    }
+
+    #[tokio::test]
+    async fn a_session_begins_with_the_last_transaction_that_is_known_and_a_sign_in() {
+        let server = Address { host: url::Host::Domain("h".to_owned()), port: 1 };
+        let resolver = Resolver::default();
+        let opening = |user| Opening {
+            server: &server,
+            length: Duration::from_secs(15),
+            seen: 9,
+            user,
+            tls: None,
+            resolver: &resolver,
+        };
+        let first = wire::connect(9, Duration::from_secs(15));
+        let signed_in = [&first[..], &wire::sign_in("u:secret")].concat();
+        for (user, answers, sent, expected) in [
+            (None, vec![session(15_000)], &first, Ok(15)),
+            (None, vec![session(20_000)], &first, Ok(20)),
+            (None, vec![session(0)], &first, Err("began no session")),
+            (
+                None,
+                vec![answer(1, 0, b"")[..9].to_vec()],
+                &first,
+                Err("without an answer: it has no quorum"),
+            ),
+            (None, vec![vec![0, 0, 0, 1, 0]], &first, Err("did not answer as ZooKeeper does")),
+            (Some("u:secret"), vec![session(15_000), answer(SIGN_IN, 0, b"")], &signed_in, Ok(15)),
+            (
+                Some("u:secret"),
+                vec![session(15_000), answer(SIGN_IN, -115, b"")],
+                &signed_in,
+                Err("the sign-in failed"),
+            ),
+            (Some("u:secret"), vec![session(15_000)], &signed_in, Err("closed the connection")),
+        ] {
+            let (mut connection, mut theirs) = connected();
+            theirs.write_all(&answers.concat()).await.unwrap();
+            let begun = async {
+                // It ends with the answers.
+                theirs.shutdown().await.unwrap();
+                connection.begin(&opening(user)).await
+            };
+            match (begun.await, expected) {
+                (Ok(()), Ok(seconds)) => assert_eq!(connection.length.as_secs(), seconds),
+                (Err(error), Err(words)) => assert!(error.to_string().contains(words), "{error}"),
+                other => panic!("{answers:?}: {other:?}"),
+            }
+            assert_eq!(&received(&mut theirs).await, sent, "{answers:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn requests_are_counted_and_sent_together_and_the_last_one_ends_the_session() {
+        let (mut connection, mut theirs) = connected();
+        theirs.write_all(&[answer(1, 0, b""), answer(2, 0, b"")].concat()).await.unwrap();
+        connection.ask([Request::Sync("/a"), Request::Delete("/b")]).await.unwrap();
+        let sent =
+            [wire::request(1, &Request::Sync("/a")), wire::request(2, &Request::Delete("/b"))];
+        assert_eq!(received(&mut theirs).await, sent.concat());
+        theirs.write_all(&answer(3, 0, b"")).await.unwrap();
+        connection.ask([Request::Sync("/c")]).await.unwrap();
+        assert_eq!(received(&mut theirs).await, wire::request(3, &Request::Sync("/c")));
+        assert_eq!(connection.seen, 9);
+        connection.close();
+        let mut rest = Vec::new();
+        theirs.read_to_end(&mut rest).await.unwrap();
+        assert_eq!(rest, wire::request(4, &Request::Close));
+    }
+
+    #[tokio::test]
+    async fn notifications_are_waited_for_and_an_answer_among_them_is_none() {
+        let (mut connection, mut theirs) = connected();
+        assert!(connection.notification().now_or_never().is_none());
+        theirs.write_all(&[notification(b"/a"), notification(b"/b")].concat()).await.unwrap();
+        assert_eq!(connection.notification().await, Ok("/a".to_owned()));
+        assert_eq!(connection.notification().await, Ok("/b".to_owned()));
+        let message = notification(b"/c");
+        let (begun, rest) = message.split_at(9);
+        theirs.write_all(begun).await.unwrap();
+        assert!(connection.notification().now_or_never().is_none());
+        theirs.write_all(rest).await.unwrap();
+        assert_eq!(connection.notification().await, Ok("/c".to_owned()));
+        theirs.write_all(&answer(1, 0, b"")).await.unwrap();
+        assert!(matches!(connection.notification().await, Err(ZookeeperError::Invalid(_))));
+    }
+
+    #[tokio::test]
+    async fn a_ping_is_sent_only_once_the_last_one_has_an_answer() {
+        let (mut connection, mut theirs) = connected();
+        assert_eq!(connection.ping().await, Ok(()));
+        assert_eq!(received(&mut theirs).await, wire::ping());
+        theirs.write_all(&answer(PING, 0, b"")).await.unwrap();
+        assert!(connection.is_alive());
+        assert_eq!(connection.ping().await, Ok(()));
+        let error = connection.ping().await.unwrap_err();
+        assert!(error.to_string().contains("does not answer"), "{error}");
+        assert_eq!(received(&mut theirs).await, wire::ping(), "nothing more is sent");
+    }
+
+    #[tokio::test]
+    async fn a_connection_is_alive_unless_it_is_closed_or_was_sent_what_nobody_asked_for() {
+        let all = [answer(PING, 0, b""), notification(b"/a")].concat();
+        for (sent, is_alive) in
+            [(Vec::new(), true), (all, true), (answer(1, 0, b""), false), (vec![0xff; 4], false)]
+        {
+            let (mut connection, mut theirs) = connected();
+            theirs.write_all(&sent).await.unwrap();
+            assert_eq!(connection.is_alive(), is_alive, "{sent:?}");
+            drop(theirs);
+            assert!(!connection.is_alive());
+        }
+    }
+
+    #[test]
+    fn the_longest_message_is_one_that_a_server_sends_by_default() {
+        for (length, is_taken) in [(LONGEST_MESSAGE, true), (LONGEST_MESSAGE + 1, false)] {
+            let head = u32::try_from(length).unwrap().to_be_bytes();
+            let mut received = BytesMut::from(&[&head[..], &vec![7; length]].concat()[..]);
+            let taken = take(&mut received).flatten();
+            assert_eq!(taken, is_taken.then(|| vec![7; length]));
+        }
+    }
+
+    #[test]
+    fn only_the_error_for_a_missing_node_says_that_there_is_none() {
+        let of = |code, body: &[u8]| Answer { code, body: body.to_vec(), server: "h:1".into() };
+        let found = state(&of(0, &[0; 68])).unwrap();
+        assert_eq!(found, Some(State::default()));
+        assert_eq!(state(&of(NO_NODE, b"")), Ok(None));
+        assert!(matches!(state(&of(-102, b"")), Err(ZookeeperError::Denied(_))));
+        assert!(matches!(state(&of(0, &[0; 67])), Err(ZookeeperError::Invalid(_))));
     }
 }

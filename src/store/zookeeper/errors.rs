@@ -170,6 +170,29 @@ mod tests {
     }
 
     #[test]
+    fn a_quota_that_is_used_up_comes_with_its_remedy() {
+        let error = reported(-125, "h:1").to_string();
+        assert!(error.contains("setquota") && error.contains("h:1"), "{error}");
+    }
+
+    #[test]
+    fn another_server_is_asked_after_what_may_be_of_one_alone() {
+        let why = || "x".to_owned();
+        for (error, expected) in [
+            (ZookeeperError::Throttled(why()), true),
+            (ZookeeperError::Unavailable(why()), true),
+            (ZookeeperError::Invalid(why()), true),
+            (disconnected(why()), true),
+            (ZookeeperError::Conflict(why()), false),
+            (ZookeeperError::SignIn(why()), false),
+            (ZookeeperError::Denied(why()), false),
+            (ZookeeperError::Files(why()), false),
+        ] {
+            assert_eq!(error.is_of_one_server(), expected, "{error:?}");
+        }
+    }
+
+    #[test]
     fn the_bound_of_sessions_is_named() {
         let length = Duration::from_secs;
         let short = other_length(length(3), length(4), "h:1").to_string();

@@ -216,3 +216,6 @@ async fn notified(
     }
     Ok(true)
 }
+
+#[cfg(test)]
+mod tests;

@@ -257,11 +257,10 @@ impl<'a> Reader<'a> {
         Some((self.int()?, self.long()?, self.int()?))
     }
 
-    /// Reads the answer to the first message: the length of the session, zero if there is none, and its
-    /// number.
-    pub(super) fn connected(&mut self) -> Option<(Duration, i64)> {
-        let (_protocol, length, session) = (self.int()?, self.int()?, self.long()?);
-        Some((Duration::from_millis(u64::try_from(length).unwrap_or(0)), session))
+    /// Reads the answer to the first message: the length of the session, zero if there is none.
+    pub(super) fn connected(&mut self) -> Option<Duration> {
+        let (_protocol, length, _session) = (self.int()?, self.int()?, self.long()?);
+        Some(Duration::from_millis(u64::try_from(length).unwrap_or(0)))
     }
 
     /// Reads the state of a node.
@@ -269,9 +268,9 @@ impl<'a> Reader<'a> {
         let (created, _changed) = (self.long()?, self.long()?);
         let (created_ms, changed_ms) = (self.long()?, self.long()?);
         let version = self.int()?;
-        let (_children_version, _access_version, owner) = (self.int()?, self.int()?, self.long()?);
+        let (_children_version, _access_version, _owner) = (self.int()?, self.int()?, self.long()?);
         let (_length, children, children_changed) = (self.int()?, self.int()?, self.long()?);
-        Some(State { created, created_ms, changed_ms, version, owner, children, children_changed })
+        Some(State { created, created_ms, changed_ms, version, children, children_changed })
     }
 
     /// Reads the data of a node and its state.
@@ -337,8 +336,6 @@ pub(super) struct State {
     pub(super) changed_ms: i64,
     /// How often that was.
     pub(super) version: i32,
-    /// The session that it is deleted with; 0 if it stays.
-    pub(super) owner: i64,
     /// How many nodes are below it.
     pub(super) children: i32,
     /// The last transaction that created or deleted one of them.
@@ -391,6 +388,132 @@ mod tests {
         }
         let none = (-1_i32).to_be_bytes();
         assert_eq!(Reader(&none).bytes(), Some(&[][..]));
+    }
+
+    #[test]
+    fn a_transaction_that_was_done_tells_when_it_changed_a_node() {
+        let mut message = Message::default();
+        message.int(CREATE).bool(false).int(0).text("/a");
+        message.int(SET_DATA).bool(false).int(0).long(1).long(2).long(3).long(4);
+        message.int(5).int(6).int(7).long(8).int(9).int(10).long(11);
+        message.int(DELETE).bool(false).int(0);
+        message.int(CHECK).bool(false).int(0);
+        message.int(ERROR).bool(true).int(ERROR);
+        let outcome = Reader(&message.0).outcome().unwrap();
+        assert_eq!(outcome, Outcome { parts: 4, fault: None, changed_ms: Some(4) });
+        let mut other = Message::default();
+        other.int(SYNC).bool(false).int(0).int(ERROR).bool(true).int(ERROR);
+        assert_eq!(Reader(&other.0).outcome(), None, "no part that was asked for");
+    }
+
+    #[test]
+    fn lists_without_a_length_are_empty() {
+        let none = (-1_i32).to_be_bytes();
+        assert_eq!(Reader(&none).children(), Some(Vec::new()));
+        assert_eq!(Reader(&none).access(), Some(Vec::new()));
+        let mut message = Message::default();
+        message.int(2).int(ALL).text("world").text("anyone").int(1).text("digest").text("u:x");
+        let access = Reader(&message.0).access().unwrap();
+        assert_eq!(access, ["world:anyone", "digest:u:x"]);
+        let mut message = Message::default();
+        message.int(2).text("a").text("b");
+        assert_eq!(Reader(&message.0).children().unwrap(), ["a", "b"]);
+        for unfit in [1, 2] {
+            assert_eq!(Reader(&[0, 0, 0, unfit]).children(), None);
+            assert_eq!(Reader(&[0, 0, 0, unfit]).access(), None);
+        }
+    }
+
+    #[test]
+    fn a_session_has_the_length_that_the_server_gives() {
+        for (given, expected) in [(15_000, 15_000), (0, 0), (-1, 0)] {
+            let mut message = Message::default();
+            message.int(0).int(given).long(77).bytes(&[0; 16]);
+            assert_eq!(Reader(&message.0).connected(), Some(Duration::from_millis(expected)));
+            assert_eq!(Reader(&message.0[..15]).connected(), None);
+        }
+    }
+
+    /// Returns a message with its length before it, from its parts.
+    fn framed(parts: &[&[u8]]) -> Vec<u8> {
+        let message = parts.concat();
+        [&u32::try_from(message.len()).unwrap().to_be_bytes()[..], &message].concat()
+    }
+
+    /// As `ConnectRequest`, `AuthPacket` and `RequestHeader` of zookeeper.jute have them.
+    #[test]
+    fn messages_without_a_request_are_those_of_the_specification() {
+        let none: &[u8] = &[0; 4];
+        let password = framed(&[&[0; 16]]);
+        let millis = 15_000_u32.to_be_bytes();
+        let asked = [none, &[0, 0, 0, 0, 0, 0, 0, 9], &millis, &[0; 8], &password, &[0]];
+        assert_eq!(connect(9, Duration::from_secs(15)), framed(&asked));
+        let longest = connect(9, Duration::MAX);
+        assert_eq!(longest[16..20], i32::MAX.to_be_bytes());
+        let (scheme, user) = (framed(&[b"digest"]), framed(&[b"u:secret"]));
+        let (number, kind) = ([255, 255, 255, 252], [0, 0, 0, 100]);
+        assert_eq!(sign_in("u:secret"), framed(&[&number, &kind, none, &scheme, &user]));
+        assert_eq!(ping(), [0, 0, 0, 8, 255, 255, 255, 254, 0, 0, 0, 11]);
+    }
+
+    /// As `CreateRequest`, `SetDataRequest` and the others of zookeeper.jute have them, and `MultiHeader`
+    /// before each part of a transaction.
+    #[test]
+    fn requests_are_those_of_the_specification() {
+        let int = |it: i32| it.to_be_bytes();
+        let path: &[u8] = &framed(&[b"/a"]);
+        let data: &[u8] = &framed(&[b"data"]);
+        let (any, one, end) = (int(-1), int(1), [255, 255, 255, 255, 1, 255, 255, 255, 255]);
+        let acl = |scheme: &[u8], id: &[u8]| {
+            [&int(1)[..], &int(31), &framed(&[scheme]), &framed(&[id])].concat()
+        };
+        let (world, creator) = (acl(b"world", b"anyone"), acl(b"auth", b""));
+        let header = |kind: i32| [&int(kind)[..], &[0], &int(-1)].concat();
+        let ops = [
+            Op::Create { path: "/a", data: b"data", mode: Mode::Ephemeral, acl: Acl::World },
+            Op::Set { path: "/a", data: b"data", version: 1 },
+            Op::Delete { path: "/a" },
+            Op::Check { path: "/a", version: Some(1) },
+            Op::Check { path: "/a", version: None },
+        ];
+        let parts = [
+            &header(1)[..],
+            path,
+            data,
+            &world,
+            &int(1),
+            &header(5),
+            path,
+            data,
+            &one,
+            &header(2),
+            path,
+            &any,
+            &header(13),
+            path,
+            &one,
+            &header(13),
+            path,
+            &any,
+            &end,
+        ]
+        .concat();
+        let (mode, acl) = (Mode::Queued, Acl::Creator);
+        let queued = Request::Create { path: "/a", data: b"data", mode, acl };
+        for (asked, kind, body) in [
+            (Request::Data("/a"), 4, [path, &[0]].concat()),
+            (Request::Watch("/a"), 3, [path, &[1]].concat()),
+            (Request::State("/a"), 3, [path, &[0]].concat()),
+            (Request::Children("/a"), 8, [path, &[0]].concat()),
+            (Request::Access("/a"), 6, path.to_vec()),
+            (Request::Sync("/a"), 9, path.to_vec()),
+            (Request::Delete("/a"), 2, [path, &any].concat()),
+            (Request::Close, -11, Vec::new()),
+            (queued, 1, [path, data, &creator, &int(3)].concat()),
+            (Request::Transaction(&ops), 14, parts),
+        ] {
+            assert_eq!(request(7, &asked), framed(&[&int(7), &int(kind), &body]), "{asked:?}");
+        }
     }
 
     #[test]

@@ -73,3 +73,100 @@ async fn a_secret_file_that_is_missing_is_named_with_its_variable() {
         assert!(error.contains(words), "{error}");
     }
 }
+
+#[tokio::test]
+async fn an_invalid_secret_is_named_by_its_variable_and_a_valid_one_is_a_proof() {
+    type Make = fn(SecretSource) -> AzureCredential;
+    let table: [(Make, _, _, _, _); 3] = [
+        (
+            AzureCredential::ConnectionString,
+            "AccountKey=SECRET",
+            "AZURE_STORAGE_CONNECTION_STRING from the settings: AccountName is missing",
+            "AccountName=acct;AccountKey=a2V5",
+            "Key(…)",
+        ),
+        (
+            AzureCredential::Key,
+            "SECRET*",
+            "AZURE_STORAGE_KEY from the settings: AccountKey is not valid base64",
+            "a2V5",
+            "Key(…)",
+        ),
+        (
+            AzureCredential::Sas,
+            "sv=SECRET",
+            "AZURE_STORAGE_SAS_TOKEN from the settings: the shared access signature has no sig=",
+            "sv=1&sig=x",
+            "Sas(…)",
+        ),
+    ];
+    let transport: Arc<dyn HttpClient> = Arc::new(Silent);
+    for (make, invalid, words, valid, proof) in table {
+        let opened = |text: &str| {
+            let settings = settings(make(SecretSource::Value(text.to_owned())));
+            open(&settings, &transport, &Resolver::default()).unwrap()
+        };
+        let error = opened(invalid).current().await.unwrap_err().to_string();
+        assert!(error.starts_with(words) && !error.contains("SECRET"), "{error}");
+        let access = opened(valid).current().await.unwrap();
+        assert_eq!(format!("{:?}", access.proof), proof);
+    }
+}
+
+#[tokio::test]
+async fn a_secret_file_is_used_again_only_if_it_has_changed_or_was_missing() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("key");
+    let settings = settings(AzureCredential::Key(SecretSource::File(path.clone())));
+    let made = Maker { settings: Arc::new(settings), transport: Arc::new(Silent) };
+    let (file, named) = (SmallFile::new(&path, LARGEST_SECRET), made.named(&path));
+    let mut source = SecretFile { file, path: path.clone(), named, taken: None, made };
+    for (content, is_new) in [
+        (Some("a2V5"), Some(true)),
+        (Some("a2V5"), Some(false)),
+        (None, None),
+        (Some("a2V5"), Some(true)),
+        (Some("a2V5MQ=="), Some(true)),
+        (Some("no key*"), None),
+    ] {
+        match content {
+            Some(content) => std::fs::write(&path, content).unwrap(),
+            None => std::fs::remove_file(&path).unwrap(),
+        }
+        let (fetched, _) = source.fetch().await;
+        assert_eq!(fetched.ok().map(|it| it.is_some()), is_new, "{content:?}");
+    }
+}
+
+#[test]
+fn the_way_to_sign_in_follows_the_settings_and_a_local_authority_needs_no_proxy() {
+    let of = |credential, proxy: Option<&str>| {
+        let proxy = proxy.map(str::to_owned);
+        sign_in(&AzureSettings { proxy, ..settings(credential) }, &Resolver::default())
+    };
+    let workload = |authority_host: &str| AzureCredential::WorkloadIdentity {
+        token_file: "/token".into(),
+        client_id: "client".to_owned(),
+        tenant_id: "tenant".to_owned(),
+        authority_host: Some(authority_host.to_owned()),
+    };
+    let managed = |assumed| AzureCredential::ManagedIdentity { client_id: None, assumed };
+    // A proxy that is none is a fault only where it would be used.
+    let proxy = Some("::");
+    assert!(of(workload("https://login.example.com/"), proxy).is_err());
+    let local = of(workload("https://localhost:1/"), proxy).unwrap();
+    let Ok(SignIn::Workload { client_id, tenant_id, .. }) =
+        of(workload("https://login.example.com/"), None)
+    else {
+        panic!("another way");
+    };
+    assert_eq!((client_id.as_str(), tenant_id.as_str()), ("client", "tenant"));
+    assert_eq!(local.name(), "workload identity");
+    for wanted in [true, false] {
+        let SignIn::Managed { assumed, .. } = of(managed(wanted), proxy).unwrap() else {
+            panic!("another way");
+        };
+        assert_eq!(assumed, wanted);
+    }
+    assert_eq!(of(AzureCredential::AzureCli, None).unwrap().name(), "the Azure CLI");
+}

@@ -48,6 +48,7 @@ fn a_term_is_above_the_last_one_the_floor_and_the_index_of_the_key() {
     assert_eq!(at(7, None).next_term(1), Some(7), "also where the record was lost");
     assert_eq!(at(7, Some(7)).next_term(1), Some(8));
     assert_eq!(at(7, Some(7)).next_term(100), Some(100));
+    assert_eq!(at(0, None).next_term(0), Some(1), "the first of all");
     assert_eq!(at(7, Some(LARGEST_TERM)).next_term(1), None);
     assert_eq!(at(7, Some(LARGEST_TERM - 1)).next_term(1), Some(LARGEST_TERM));
 }

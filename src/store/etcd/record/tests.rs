@@ -73,6 +73,16 @@ fn a_lease_number_is_positive_and_follows_from_the_id() {
 }
 
 #[test]
+fn a_lease_number_has_both_halves_of_the_id_and_is_never_zero() {
+    for (upper, lower, expected) in
+        [(0x4000, 0x4000, 1), (0x4010, 0x4000, 0x10), (0x4000, 0x4020, 0x20), (0x4001, 0x4000, 1)]
+    {
+        let bits: u128 = (upper << 64) | (1 << 63) | lower;
+        assert_eq!(lease_number(LeaseId::from_random(bits)), expected, "{bits:x}");
+    }
+}
+
+#[test]
 fn what_a_bid_writes_is_read_back() {
     let (bid, keys) = (bid(5), keys());
     let successor = Successor { identity: "b".to_owned(), hold_off: Duration::from_millis(1_500) };
@@ -124,6 +134,11 @@ fn a_term_is_above_the_last_one_the_floor_and_the_revision_of_the_claim() {
     assert_eq!(next(Some(first(u64::MAX - 1)), 0), None);
     assert_eq!(next(Some(first(u64::MAX)), 0), None);
     assert_eq!(next(None, u64::MAX), None);
+    let nothing = seen(Vec::new()).unwrap();
+    let held = seen(vec![claim]).unwrap().held.unwrap();
+    for created in [0, -1] {
+        assert_eq!(nothing.next_term(&Held { created, ..held.clone() }, 0), Some(1));
+    }
 }
 
 #[test]

@@ -82,6 +82,8 @@ fn a_renewal_changes_what_all_observers_count_even_when_the_clock_does_not_move(
     renew(&mut lease, &bid, at(60_000_001));
     assert_eq!(lease.spec.renew_time, Some(micro_time(at(60_000_001))), "the clock is ahead again");
     assert_eq!(lease.spec.acquire_time, held().spec.acquire_time);
+    renew(&mut lease, &Bid { lease_duration: Duration::from_secs(20), ..bid }, at(70_000_000));
+    assert_eq!(lease_duration(&lease), Some(Duration::from_secs(20)), "as configured by now");
 }
 
 #[test]
@@ -116,6 +118,9 @@ fn a_lease_is_own_by_holder_and_claim_together() {
 
 #[test]
 fn a_holder_without_a_duration_is_refused_with_the_command_that_frees_it() {
+    let mut shortest = held();
+    shortest.spec.lease_duration_seconds = Some(1);
+    assert_eq!(lease_duration(&shortest), Some(Duration::from_secs(1)));
     for seconds in [None, Some(0), Some(-1)] {
         let mut lease = held();
         lease.spec.lease_duration_seconds = seconds;
@@ -171,7 +176,11 @@ fn a_broken_lease_makes_all_wait_and_its_holder_may_release_it() {
     assert!(is_to_end(&lease, &bid(1)) && !is_to_end(&lease, &bid(2)));
     free(&mut lease, at(2));
     assert!(!is_to_end(&lease, &bid(1)));
-    assert_eq!(lease.spec.lease_duration_seconds, Some(1), "as client-go releases");
+    assert!(!lease.metadata.annotations.contains_key(CLAIM));
+    let spec = &lease.spec;
+    assert_eq!(spec.lease_duration_seconds, Some(1), "as client-go releases");
+    let released = Some(micro_time(at(2)));
+    assert_eq!((&spec.acquire_time, &spec.renew_time), (&released, &released));
 }
 
 #[test]
@@ -184,6 +193,10 @@ fn terms_grow_above_the_record_and_client_go_and_stay_exact_in_json() {
     assert_eq!(next_term(&lease, Some(TERM_LIMIT - 3), 0), Some(TERM_LIMIT - 2));
     assert_eq!(next_term(&lease, Some(TERM_LIMIT - 2), 0), None);
     assert_eq!(next_term(&lease, Some(u64::MAX), 0), None);
+    lease.spec.lease_transitions = None;
+    assert_eq!(next_term(&lease, None, 0), Some(1));
+    lease.spec.lease_transitions = Some(-1);
+    assert_eq!(next_term(&lease, None, 0), Some(1), "no count of transitions");
     write_term(&mut lease, &bid(1), TERM_LIMIT - 2);
     assert_eq!(read(&lease, PLACE).unwrap().term, Some(TERM_LIMIT - 2), "what is written is read");
 }
@@ -191,6 +204,7 @@ fn terms_grow_above_the_record_and_client_go_and_stay_exact_in_json() {
 #[test]
 fn foreign_annotations_are_refused_by_name() {
     for (name, value, said) in [
+        (TERM, "9007199254740991", "too large"),
         (TERM, "seven", "not a number"),
         (TERM, "-7", "not a number"),
         (TERM, "99999999999999999999", "out of range"),
@@ -227,10 +241,96 @@ fn a_renewal_is_no_news_and_all_else_is() {
 
 #[test]
 fn a_duration_is_never_written_shorter_than_it_is() {
-    for (millis, seconds) in [(1, 1), (1_000, 1), (1_001, 2), (15_000, 15)] {
+    for (millis, seconds) in [(0, 1), (1, 1), (1_000, 1), (1_001, 2), (15_000, 15)] {
         assert_eq!(whole_seconds(Duration::from_millis(millis)), seconds);
     }
+    assert_eq!(whole_seconds(Duration::from_nanos(1_000_000_001)), 2);
     assert_eq!(whole_seconds(Duration::MAX), i32::MAX);
+}
+
+#[test]
+fn a_version_is_of_one_state_of_one_lease() {
+    let mut lease = held();
+    assert_eq!(of_version(&version(&lease)), None, "it was never stored");
+    lease.metadata.uid = "a".to_owned();
+    lease.metadata.resource_version = "8".to_owned();
+    let seen = version(&lease);
+    assert_eq!(of_version(&seen).as_ref(), Some(&lease));
+    assert!(is_in_version(&lease, &seen));
+    let mut written = lease.clone();
+    written.metadata.resource_version = "9".to_owned();
+    let mut recreated = lease.clone();
+    recreated.metadata.uid = "b".to_owned();
+    assert!(!is_in_version(&written, &seen) && !is_in_version(&recreated, &seen));
+    let missing = missing();
+    assert!(missing.free && is_missing(&missing.version));
+    assert!(!is_missing(&seen) && !is_in_version(&lease, &missing.version));
+}
+
+#[test]
+fn the_holder_is_an_acquisition_of_tenure_only_while_the_lease_names_it() {
+    let mut lease = held();
+    assert_eq!(held_by(&lease), Some(Nonce(1)), "it has written no term yet");
+    write_term(&mut lease, &bid(1), 7);
+    assert_eq!(held_by(&lease), Some(Nonce(1)));
+    let [mut freed, mut broken, mut usurped] = [lease.clone(), lease.clone(), lease.clone()];
+    free(&mut freed, at(1));
+    mark_broken(&mut broken, at(1));
+    usurped.spec.holder_identity = Some("client-go_1".to_owned());
+    for (what, lease) in [("free", freed), ("broken", broken), ("of client-go", usurped)] {
+        assert_eq!(held_by(&lease), None, "{what}");
+    }
+    take(&mut lease, &bid(2), at(1));
+    assert_eq!(held_by(&lease), Some(Nonce(2)), "the record is still that of the last holder");
+    // An operator may break a lease before its holder has written a term.
+    let mut broken = held();
+    mark_broken(&mut broken, at(1));
+    assert_eq!(held_by(&broken), None);
+}
+
+#[test]
+fn the_holder_is_shown_up_to_twice_the_length_of_a_name() {
+    for (length, shown_length) in [(2 * LONGEST_NAME, 256), (2 * LONGEST_NAME + 1, 257)] {
+        let shown = shown(&"x".repeat(length));
+        assert_eq!(shown.chars().count(), shown_length);
+        assert_eq!(shown.ends_with('…'), length > 256);
+    }
+}
+
+#[test]
+fn a_new_record_keeps_nothing_of_the_one_before() {
+    let mut lease = held();
+    write_term(&mut lease, &bid(1), 7);
+    set_successor(&mut lease, &Successor { identity: "b".to_owned(), hold_off: Duration::ZERO });
+    let mut silent = bid(2);
+    let candidate = Candidate {
+        address: None,
+        peer: Some(String::new()),
+        ..Candidate::clone(&silent.candidate)
+    };
+    silent.candidate = Arc::new(candidate);
+    write_term(&mut lease, &silent, 8);
+    let record = read(&lease, PLACE).unwrap();
+    let holder = record.holder.unwrap();
+    assert_eq!((&holder.address, &holder.peer, record.successor), (&None, &None, None));
+    assert_eq!((record.term, record.nonce), (Some(8), Some(Nonce(2))));
+}
+
+#[test]
+fn a_lease_is_of_tenure_by_any_annotation_of_tenure() {
+    let mut lease = Lease::default();
+    assert!(!is_written_by_tenure(&lease));
+    annotate(&mut lease, "team", "blue");
+    assert!(!is_written_by_tenure(&lease));
+    annotate(&mut lease, TERM, "7");
+    assert!(is_written_by_tenure(&lease));
+}
+
+#[test]
+fn a_lease_created_with_a_first_term_is_free_and_has_nothing_else() {
+    let read = snapshot(&free_with_term("shop", "orders", 700), PLACE).unwrap();
+    assert!(read.free);
+    assert_eq!(read.record, Record { term: Some(700), ..Record::default() });
 }
 
 proptest! {

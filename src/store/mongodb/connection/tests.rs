@@ -114,3 +114,74 @@ fn a_server_that_does_not_know_the_password_is_refused() {
         assert!(error.contains(expected), "{error}");
     }
 }
+
+#[test]
+fn a_connection_on_which_anything_arrived_unasked_is_not_used_again() {
+    let (here, mut there) = tokio::io::duplex(4 * 1024);
+    let mut one = Connection::over(Box::new(here), "h:1".to_owned());
+    assert!(one.is_alive());
+    there.write_all(&answer(1, &done())).now_or_never().unwrap().unwrap();
+    assert!(!one.is_alive());
+    let (here, _) = tokio::io::duplex(4 * 1024);
+    assert!(!Connection::over(Box::new(here), "h:1".to_owned()).is_alive(), "it was closed");
+}
+
+/// Returns the message with which a server ends a sign-in (RFC 5802).
+fn signature(password: &str, user: &str, nonce: &str, challenge: &str) -> String {
+    let salt = azure_core::base64::decode("W22ZaJ0SNY7soEsUEjb6gQ==").unwrap();
+    let mut salted = [0; 32];
+    let rounds = std::num::NonZeroU32::new(4_096).unwrap();
+    let algorithm = ring::pbkdf2::PBKDF2_HMAC_SHA256;
+    ring::pbkdf2::derive(algorithm, rounds, &salt, password.as_bytes(), &mut salted);
+    let sign = |key: &[u8], text: &[u8]| {
+        ring::hmac::sign(&ring::hmac::Key::new(ring::hmac::HMAC_SHA256, key), text)
+    };
+    let key = sign(&salted, b"Server Key");
+    let all = format!("n={user},r={nonce},{challenge},c=biws,r={nonce}more");
+    let signature = sign(key.as_ref(), all.as_bytes());
+    format!("v={}", azure_core::base64::encode(signature))
+}
+
+#[test]
+fn a_sign_in_ends_with_an_empty_message_where_the_server_expects_one() {
+    let login = Login::Password { user: "u".to_owned(), password: "p".to_owned() };
+    for is_done in [true, false] {
+        let (here, mut there) = tokio::io::duplex(4 * 1024);
+        let mut one = Connection::over(Box::new(here), "h:1".to_owned());
+        let mut payloads = Vec::new();
+        {
+            let mut signing_in = Box::pin(one.sign_in(&login, "admin"));
+            let mut nonce = String::new();
+            let mut challenge = String::new();
+            for number in 1..=if is_done { 2 } else { 3 } {
+                let pending = signing_in.as_mut().now_or_never();
+                assert!(pending.is_none(), "{pending:?}");
+                let mut received = Vec::with_capacity(4 * 1024);
+                let read = there.read_buf(&mut received).now_or_never();
+                assert!(matches!(read, Some(Ok(1..))), "{read:?}");
+                let asked = wire::parse(&mut received).unwrap().unwrap().body;
+                let payload = wire::sasl_payload(&asked).unwrap().to_owned();
+                let said = match number {
+                    1 => {
+                        payload.split_once("r=").unwrap().1.clone_into(&mut nonce);
+                        challenge = format!("r={nonce}more,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096");
+                        challenge.clone()
+                    }
+                    2 => signature("p", "u", &nonce, &challenge),
+                    _ => String::new(),
+                };
+                payloads.push(payload);
+                let body = Document::of([
+                    ("ok", 1.into()),
+                    ("payload", said.into_bytes().into()),
+                    ("done", (is_done && number == 2).into()),
+                ]);
+                let answer = answer(number, &body);
+                there.write_all(&answer).now_or_never().expect("it fits").unwrap();
+            }
+            assert_eq!(signing_in.now_or_never(), Some(Ok(())));
+        }
+        assert!(payloads[1].contains(",p="), "{payloads:?}");
+        assert_eq!(payloads.get(2).map(String::as_str), (!is_done).then_some(""));
+    }
+}

@@ -88,6 +88,7 @@ fn writes_ask_for_the_majority_and_no_server_retries_them() {
         assert_eq!((concern.text("w"), concern.is("j")), (Some("majority"), true));
         assert_eq!(concern.number("wtimeout"), Some(1_500));
         assert_eq!(command.number("maxTimeMS"), Some(1_500));
+        assert!(command.is("ordered"));
         for retried in ["lsid", "txnNumber", "autocommit"] {
             assert_eq!(command.get(retried), None);
         }
@@ -196,4 +197,106 @@ fn the_date_is_that_of_the_last_operation() {
     let answer = Document::of([("operationTime", Value::Timestamp((1_700_000_000 << 32) | 5))]);
     assert_eq!(date(&answer).unwrap().unix_timestamp(), 1_700_000_000);
     assert_eq!(date(&Document::default()), None);
+}
+
+#[test]
+fn a_length_that_no_message_has_shows_at_once() {
+    let most = i32::try_from(LONGEST_MESSAGE).unwrap();
+    // A header, the flags, and the kind of a section.
+    for (length, is_possible) in [(20, false), (21, true), (most, true), (most + 1, false)] {
+        let parsed = parse(&mut length.to_le_bytes().to_vec());
+        assert_eq!(parsed, if is_possible { Ok(None) } else { Err(()) }, "{length}");
+    }
+}
+
+/// The values are those of the pages of the commands and of the specification of the sign-in, see `wire`.
+#[test]
+fn a_connection_begins_with_the_documented_commands() {
+    let int = Value::Int32;
+    let bytes = |it: &str| Value::Bytes(it.as_bytes().to_vec());
+    let begun = Document::of([("conversationId", int(9))]);
+    let options = Document::of([("skipEmptyExchange", true.into())]);
+    let next = |id: i32, payload: &str| {
+        Document::of([
+            ("saslContinue", int(1)),
+            ("conversationId", int(id)),
+            ("payload", bytes(payload)),
+            ("$db", "app".into()),
+        ])
+    };
+    let start = Document::of([
+        ("saslStart", int(1)),
+        ("mechanism", "SCRAM-SHA-256".into()),
+        ("payload", bytes("n,,n=u")),
+        ("options", options.into()),
+        ("$db", "app".into()),
+    ]);
+    let certificate = Document::of([
+        ("authenticate", int(1)),
+        ("mechanism", "MONGODB-X509".into()),
+        ("$db", "$external".into()),
+    ]);
+    let build = Document::of([("buildInfo", int(1)), ("$db", "admin".into())]);
+    assert_eq!(build_info(), build);
+    assert_eq!(sasl_start("app", "n,,n=u"), start);
+    assert_eq!(sasl_continue("app", &begun, "c=biws"), next(9, "c=biws"));
+    assert_eq!(sasl_continue("app", &Document::default(), ""), next(1, ""));
+    assert_eq!(authenticate(), certificate);
+    let hello = hello(HELLO, "orders");
+    assert_eq!((hello.get("hello"), hello.text("$db")), (Some(&int(1)), Some("admin")));
+    let client = hello.document("client").unwrap();
+    assert_eq!(client.document("application").unwrap().text("name"), Some("tenure orders"));
+}
+
+#[test]
+fn reads_have_the_documented_fields_and_a_single_batch() {
+    let int = Value::Int32;
+    let by_name = || Document::of([("_id", int(1))]).into();
+    let found = Document::of([
+        ("find", "tenure".into()),
+        ("filter", Document::of([("_id", "orders".into())]).into()),
+        ("limit", int(1)),
+        ("singleBatch", true.into()),
+        ("readConcern", Document::of([("level", "local".into())]).into()),
+        ("maxTimeMS", Value::Int64(1_500)),
+        ("$db", "app".into()),
+    ]);
+    let names = Document::of([
+        ("find", "tenure".into()),
+        ("projection", by_name()),
+        ("sort", by_name()),
+        ("limit", int(40)),
+        ("batchSize", int(40)),
+        ("singleBatch", true.into()),
+        ("maxTimeMS", Value::Int64(1_500)),
+        ("$db", "app".into()),
+    ]);
+    assert_eq!(commands().find("orders", false), found);
+    assert_eq!(commands().names(40), names);
+}
+
+#[test]
+fn a_command_is_never_without_a_bound() {
+    for (bound, millis) in [(Duration::ZERO, 1), (Duration::from_micros(1_500), 1)] {
+        let command = Commands::new(&settings(), bound).find("orders", true);
+        assert_eq!(command.number("maxTimeMS"), Some(millis), "zero stands for none");
+    }
+}
+
+#[test]
+fn documents_are_found_listed_and_counted() {
+    let state = |id: &str| {
+        Document::of([("_id", id.into()), ("version", "v".into()), ("lease", "{}".into())])
+    };
+    let of = |all: Vec<Document>| {
+        let cursor = Document::of([("firstBatch", all.into()), ("id", 0.into())]);
+        Document::of([("cursor", cursor.into()), ("n", 2.into())])
+    };
+    let both = of(vec![state("a"), state("b")]);
+    let stored = Stored { version: "v".to_owned(), content: "{}".to_owned() };
+    assert_eq!(found(&both), Ok(Some(stored)));
+    assert_eq!(found(&of(vec![])), Ok(None));
+    assert_eq!(found(&Document::default()), Err(()));
+    assert_eq!(listed(&both), ["a", "b"]);
+    assert_eq!((counted(&both), counted(&Document::default())), (Some(2), None));
 }

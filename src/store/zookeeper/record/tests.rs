@@ -41,6 +41,8 @@ fn a_claim_counts_while_the_node_of_the_lease_is_there() {
     let claimed = Seen::nothing().claimed(&bid());
     let held = read(&claimed, true).unwrap();
     assert!(held.held.as_ref().is_some_and(|it| it.is_of(&bid()) && !it.is_breaking));
+    let other = Bid { nonce: Nonce(9), ..bid() };
+    assert!(held.held.as_ref().is_some_and(|it| !it.is_of(&other)));
     assert_eq!(held.held.as_ref().unwrap().length, bid().lease_duration);
     assert!(!held.clone().snapshot().free);
     let expired = read(&claimed, false).unwrap();
@@ -54,6 +56,7 @@ fn a_claim_counts_while_the_node_of_the_lease_is_there() {
 fn renewals_and_breaks_that_run_out_keep_the_version_and_everything_else_changes_it() {
     let nothing = Seen::nothing();
     assert_eq!(&*nothing.version().0, "0");
+    assert_eq!(&*read(&nothing.first(1), false).unwrap().version().0, "20.1", "the first change");
     let held = read(&nothing.claimed(&bid()), true).unwrap();
     for same in [held.claimed(&bid()), held.broken()] {
         assert_eq!(read(&same, true).unwrap().version(), held.version());
@@ -75,6 +78,12 @@ fn terms_rise_above_the_last_one_the_floor_and_the_transaction_of_the_lease() {
     let led = read(&held.led(&bid(), 1 << 41, None), true).unwrap();
     assert_eq!(led.next_term(1), Some((1 << 41) + 1));
     assert_eq!(led.term_of(&bid()), Some(1 << 41));
+    assert_eq!(Seen::nothing().next_term(0), Some(1));
+    let mut wrapped = held.clone();
+    wrapped.node.as_mut().unwrap().1.children_changed = -1;
+    assert_eq!(wrapped.next_term(0), Some(1), "no transaction has this number");
+    let last = read(&held.led(&bid(), LARGEST_TERM - 1, None), true).unwrap();
+    assert_eq!(last.next_term(1), Some(LARGEST_TERM));
     let largest = read(&held.led(&bid(), LARGEST_TERM, None), true).unwrap();
     assert_eq!(largest.next_term(1), None);
 }
