@@ -99,11 +99,13 @@ impl Zookeeper {
         more: &[Op<'_>],
     ) -> Result<Result<Outcome, Seen>, StoreError> {
         let path = self.nodes.record.as_str();
+        let set = |version| Op::Set { path, data, version };
         let first = match &seen.node {
-            Some((_, state)) => Op::Set { path, data, version: state.version },
-            None => self.create(path, data, Mode::Persistent),
+            Some((_, state)) => vec![set(state.version)],
+            // Set once more, since only the answer to that has the date.
+            None => vec![self.create(path, data, Mode::Persistent), set(0)],
         };
-        let ops = [&[first], more].concat();
+        let ops = [&first, more].concat();
         let mut done = call.transact(&ops).await?;
         if done == Err(NO_NODE) && seen.node.is_none() {
             self.make_folders(call).await?;

@@ -384,6 +384,7 @@ macro_rules! conformance {
             creating_writes_a_first_term_and_never_another,
             creating_completes_what_a_holder_left_without_a_term,
             only_a_missing_record_on_this_host_requires_no_hold,
+            a_grant_has_a_date_if_the_store_has_one_with_a_record_or_without,
             an_examination_finds_nothing_wrong_and_changes_nothing,
             foreign_content_is_refused_and_never_overwritten,
             a_successor_is_named_beside_a_record_that_stays,

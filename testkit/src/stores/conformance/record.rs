@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tenure::lease::{Candidate, Record, StoreError};
+use tenure::lease::{Bid, Candidate, Record, StoreError};
 use tenure::store::{Presence, Verdict};
 
 use super::{Contender, Harness, assert_refused, definite, read, written};
@@ -116,6 +116,23 @@ pub async fn creating_completes_what_a_holder_left_without_a_term<H: Harness>(lo
     assert_eq!(a.read().await.record.term, Some(700));
     let b = Contender::holder(&lock, "b").await;
     written::<H>(b.write_term(0).await, 701);
+}
+
+/// The term over a missing record counts from it (R11).
+pub async fn a_grant_has_a_date_if_the_store_has_one_with_a_record_or_without<H: Harness>(lock: H) {
+    let a = Contender::new(&lock, "a").await;
+    let dated = async |it: &Contender| {
+        let bid = || Bid { written: None, ..it.bid.clone() };
+        definite(async || it.store.acquire(&bid()).await).await.expect("granted").date
+    };
+    let over_a_missing_record = dated(&a).await;
+    a.release().await.expect("released");
+    let b = Contender::new(&lock, "b").await;
+    let later = dated(&b).await;
+    assert_eq!(over_a_missing_record.is_some(), later.is_some(), "{later:?}");
+    if let (Some(first), Some(later)) = (over_a_missing_record, later) {
+        assert!((later - first).abs() < Duration::from_secs(3_600), "{first} {later}");
+    }
 }
 
 /// Deleting a record of these kinds frees the lease behind the holder's back, so that a hold would be of no
