@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bson::{Document, doc};
 use rustix::process::{Signal, kill_process};
@@ -142,10 +143,13 @@ impl MongoServer {
         }
     }
 
-    /// Returns the settings of an election on mongo-java-server itself, without the front.
+    /// Returns the settings of an election on mongo-java-server itself, without the front. There are 250 in each
+    /// collection, since the server looks at all documents of one for each write.
     pub fn bare_settings(&self, election: &str) -> MongoSettings {
+        static MADE: AtomicUsize = AtomicUsize::new(0);
+        let collection = format!("leases-{}", MADE.fetch_add(1, Ordering::Relaxed) / 250);
         let settings = self.settings_at(&[self.port], election);
-        MongoSettings { user: None, accepts_compatible: true, ..settings }
+        MongoSettings { collection, user: None, accepts_compatible: true, ..settings }
     }
 
     /// Returns the arguments that name this store, for `tenure`.
