@@ -33,3 +33,29 @@ impl NextServer {
         moved.is_ok() && after != from
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_calls_that_found_a_server_gone_the_first_one_goes_on_to_the_next() {
+        let next = NextServer::new(2);
+        assert_eq!(next.get(), 0);
+        assert!(next.move_on(0));
+        assert_eq!(next.get(), 1);
+        assert!(!next.move_on(0), "another call has gone on already");
+        assert_eq!(next.get(), 1);
+        assert!(next.move_on(1));
+        assert_eq!(next.get(), 0, "the first comes after the last");
+        next.set(1);
+        assert_eq!(next.get(), 1);
+    }
+
+    #[test]
+    fn there_is_no_other_than_the_only_server() {
+        let next = NextServer::new(1);
+        assert!(!next.move_on(0));
+        assert_eq!(next.get(), 0);
+    }
+}

@@ -99,5 +99,7 @@ mod tests {
         let (least, most) = (drawn.iter().min().unwrap(), drawn.iter().max().unwrap());
         assert!(*least >= whole / 2 && *most <= whole, "{least:?} {most:?}");
         assert!(*most - *least > whole / 3, "{least:?} {most:?}");
+        let different: std::collections::BTreeSet<_> = drawn.iter().collect();
+        assert!(different.len() > 100, "{different:?}");
     }
 }

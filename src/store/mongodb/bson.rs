@@ -363,6 +363,12 @@ mod tests {
     }
 
     #[test]
+    fn a_name_cannot_end_early() {
+        let written = bytes(&Document::of([("a\0\u{1}b", 1.into())]));
+        assert_eq!(Document::read(&written), Some(Document::of([("a\u{1}b", 1.into())])));
+    }
+
+    #[test]
     fn types_that_are_not_needed_are_skipped_and_others_refused() {
         let of = |field: &[u8]| {
             let length = i32::try_from(field.len() + 5 + 3).unwrap().to_le_bytes();
@@ -400,6 +406,9 @@ mod tests {
         };
         assert!(Document::read(&bytes(&nested(DEEPEST))).is_some());
         assert!(Document::read(&bytes(&nested(DEEPEST + 1))).is_none());
+        let array = |depth| Document::of([("a", Value::Array(vec![nested(depth).into()]))]);
+        assert!(Document::read(&bytes(&array(DEEPEST - 2))).is_some(), "an array is one level");
+        assert!(Document::read(&bytes(&array(DEEPEST - 1))).is_none());
     }
 
     #[test]
