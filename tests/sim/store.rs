@@ -11,7 +11,7 @@ use observed::Observers;
 use simulated_lock::SimulatedLock;
 use simulation::store::{Kind, Stage, Step, Store};
 use tenure::election::{Answer, Op};
-use tenure::lease::{Bid, Candidate, LeaseId, Nonce, StoreError, Version};
+use tenure::lease::{Bid, Candidate, LeaseId, Nonce, Rules, StoreError, Version};
 use tenure::store::LeaseAdmin;
 
 /// A simulated store that counts the time of its lease.
@@ -25,6 +25,13 @@ const OBSERVED: [Kind; 3] = [Kind::Object, Kind::Bucket, Kind::Document];
 impl<const KIND: usize> Harness for Simulated<KIND> {
     const LEASE: Duration = Duration::from_secs(15);
     const FOREIGN: &'static [&'static str] = &[];
+    const RULES: Rules = Rules {
+        longest_lease: match KINDS[KIND] {
+            Kind::Blob => Some(Duration::from_secs(60)),
+            _ => None,
+        },
+        missing_is_free: matches!(KINDS[KIND], Kind::Host),
+    };
     // The lock-delay.
     const LATENESS: Duration = match KINDS[KIND] {
         Kind::Session => Self::LEASE,

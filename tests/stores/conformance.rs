@@ -17,7 +17,7 @@ use raw::Raw;
 use tempfile::TempDir;
 use tenure::clock::{self, Moment};
 use tenure::config::{AzureSettings, FileSettings};
-use tenure::lease::Snapshot;
+use tenure::lease::{Rules, Snapshot};
 use tenure::store::azure::Azure;
 use tenure::store::file::FileStore;
 use tenure::store::memory::Memory;
@@ -52,6 +52,7 @@ struct MemoryLock {
 impl Harness for MemoryLock {
     const LEASE: Duration = Duration::from_secs(15);
     const FOREIGN: &'static [&'static str] = &[];
+    const RULES: Rules = Rules { longest_lease: None, missing_is_free: true };
 
     async fn start() -> Self {
         let clock = TestClock::new();
@@ -106,6 +107,7 @@ impl Harness for FileLock {
         "{\"tenure\": 1, \"revision\": 3, \"term\": 7, \"nonce\": \"1\", \"holder\": null, \
          \"successor\": \"b\", \"lease\": null}",
     ];
+    const RULES: Rules = Rules { longest_lease: None, missing_is_free: true };
 
     async fn start() -> Self {
         Self { directory: tempfile::tempdir().expect("a directory"), clock: TestClock::new() }
@@ -146,6 +148,9 @@ const FOREIGN_BLOBS: &[&str] = &[
     "tenure_successor=b",
     "tenure_hold_off_ms=1000",
 ];
+
+const RULES_OF_AZURE: Rules =
+    Rules { longest_lease: Some(Duration::from_secs(60)), missing_is_free: false };
 
 /// A blob, and the operations of others on it.
 struct Blob {
@@ -198,6 +203,7 @@ struct TableLock {
 impl Harness for TableLock {
     const LEASE: Duration = Duration::from_secs(15);
     const FOREIGN: &'static [&'static str] = FOREIGN_BLOBS;
+    const RULES: Rules = RULES_OF_AZURE;
 
     async fn start() -> Self {
         let server = BlobServer::start().await;
@@ -250,6 +256,7 @@ impl AzuriteLock {
 impl Harness for AzuriteLock {
     const LEASE: Duration = Duration::from_secs(15);
     const FOREIGN: &'static [&'static str] = FOREIGN_BLOBS;
+    const RULES: Rules = RULES_OF_AZURE;
 
     async fn start() -> Self {
         static LOCKS: AtomicU64 = AtomicU64::new(0);

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures::future::join_all;
-use tenure::lease::{Bid, Candidate, LeaseId, Nonce, Record, Snapshot, StoreError, Version};
+use tenure::lease::{Bid, Candidate, LeaseId, Nonce, Record, Rules, Snapshot, StoreError, Version};
 use tenure::store::LeaseAdmin;
 
 pub use breaking::*;
@@ -28,6 +28,10 @@ pub trait Harness: Sized {
 
     /// The kinds of foreign content that the lock can have; empty if there are none.
     const FOREIGN: &'static [&'static str];
+
+    /// The rules of the store. Deleting the record of most frees the lease behind the holder's back, so that
+    /// a hold would be of no use.
+    const RULES: Rules = Rules { longest_lease: None, missing_is_free: false };
 
     /// Whether observers measure the time instead of the store: then an expired lease belongs to
     /// its holder until another takes it, and a broken one lasts for its whole duration from then
@@ -383,7 +387,7 @@ macro_rules! conformance {
             a_deleted_lock_is_free_and_lost_to_its_holder,
             creating_writes_a_first_term_and_never_another,
             creating_completes_what_a_holder_left_without_a_term,
-            only_a_missing_record_on_this_host_requires_no_hold,
+            the_rules_are_those_of_the_store,
             a_grant_has_a_date_if_the_store_has_one_with_a_record_or_without,
             an_examination_finds_nothing_wrong_and_changes_nothing,
             foreign_content_is_refused_and_never_overwritten,

@@ -135,14 +135,8 @@ pub async fn a_grant_has_a_date_if_the_store_has_one_with_a_record_or_without<H:
     }
 }
 
-/// Deleting a record of these kinds frees the lease behind the holder's back, so that a hold would be of no
-/// use; a longest lease is that of the service.
-pub async fn only_a_missing_record_on_this_host_requires_no_hold<H: Harness>(lock: H) {
-    let store = lock.candidate();
-    let rules = store.rules();
-    assert_eq!(rules.missing_is_free, matches!(store.kind(), "file" | "memory"));
-    let longest = (store.kind() == "azure").then_some(Duration::from_secs(60));
-    assert_eq!(rules.longest_lease, longest);
+pub async fn the_rules_are_those_of_the_store<H: Harness>(lock: H) {
+    assert_eq!(lock.candidate().rules(), H::RULES);
 }
 
 pub async fn an_examination_finds_nothing_wrong_and_changes_nothing<H: Harness>(lock: H) {
