@@ -37,7 +37,7 @@ struct Last {
 
 /// Keeps the client of one store.
 pub(super) struct StoreClient {
-    tls: Option<ClientTls>,
+    pub(super) tls: Option<ClientTls>,
     resolver: Resolver,
     /// How long a request waits for files.
     patience: Duration,
@@ -206,6 +206,12 @@ mod tests {
         client.last().read = None;
         client.current().await.expect("what was read earlier is used");
         assert!(Arc::ptr_eq(&second, &made_with(&client)));
+    }
+
+    #[test]
+    fn a_request_waits_for_files_for_a_quarter_of_its_time() {
+        let client = StoreClient::open(None, Duration::from_secs(60)).unwrap();
+        assert_eq!(client.patience, Duration::from_secs(15));
     }
 
     #[test]

@@ -67,7 +67,13 @@ async fn a_directory_of_another_user_is_refused() {
     chown(&place.directory, Some(65534), None).unwrap();
     assert_misplaced(&store, &place.directory, "chown").await;
     chown(&place.directory, Some(0), None).unwrap();
-    lead(&store).await;
+    let (bid, _) = lead(&store).await;
+    for file in [place.record(), place.lock()] {
+        chown(&file, Some(65534), None).unwrap();
+        let error = store.renew(&bid).await.unwrap_err();
+        assert!(error.to_string().contains("is owned by uid 65534"), "{error}");
+        chown(&file, Some(0), None).unwrap();
+    }
 }
 
 #[tokio::test]

@@ -11,6 +11,7 @@ use super::*;
 use crate::config::{AzureCredential, SecretSource};
 use crate::lease::Nonce;
 use crate::lease::fuzzing::bid;
+use crate::store::Verdict;
 
 const LOCK: &str = "/locks/orders";
 const NEW: (&str, &str) = ("etag", "\"2\"");
@@ -498,4 +499,11 @@ async fn the_token_of_a_pod_is_sent_to_its_authority() {
     for part in ["client_assertion=POD-TOKEN&", "client_id=client"] {
         assert!(format!("{sent}&").contains(part), "{sent}");
     }
+}
+
+#[tokio::test]
+async fn a_server_that_answers_with_errors_fails_the_examination() {
+    let (store, _) = store([]);
+    let found = store.examine().await;
+    assert!(found.iter().any(|it| it.verdict == Verdict::Failed), "{found:?}");
 }

@@ -337,6 +337,17 @@ mod tests {
         assert_eq!(first_line(&"ab ".repeat(100)), "ab ".repeat(67)[..200]);
     }
 
+    #[test]
+    fn of_an_answer_that_cannot_be_read_nothing_is_quoted_and_of_other_errors_the_first_line() {
+        for (kind, words) in [
+            (ErrorKind::DataConversion, "the endpoint's answer contains no token"),
+            (ErrorKind::Other, "eyJhbGciOiJSUzI1NiJ9"),
+        ] {
+            let error = Error::with_message(kind, "eyJhbGciOiJSUzI1NiJ9\nmore");
+            assert_eq!(why(&error), words);
+        }
+    }
+
     #[tokio::test]
     async fn a_token_file_that_is_missing_is_named() {
         let file = SmallFile::new("/nonexistent/token".as_ref(), LARGEST_SECRET);

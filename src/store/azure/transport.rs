@@ -194,6 +194,20 @@ mod tests {
         error.downcast_ref().expect("the caller decides by it")
     }
 
+    #[test]
+    fn what_cannot_be_sent_is_not_tried_again() {
+        for (name, value) in [("x-ms-meta a", "b"), ("x-ms-meta-a", "b\n")] {
+            let mut request = Request::new("http://h/".parse().unwrap(), Method::Put);
+            request.insert_header(name, value);
+            let error = outgoing(&request).unwrap_err();
+            let TransportError { message, again } = transport_error(&error);
+            assert_eq!(
+                (message, *again),
+                (&format!("{name} cannot be sent in an HTTP header"), false)
+            );
+        }
+    }
+
     #[tokio::test]
     async fn a_request_is_sent_with_headers_and_body_and_its_answer_is_returned() {
         let (listener, url) = listen().await;

@@ -24,7 +24,10 @@ const OTHER: Uuid = Uuid::from_u128(6);
 /// What a server answers next.
 #[derive(Clone, Debug)]
 enum Reply {
+    /// An answer with the index 9.
     Answer(u16, Value),
+    /// An answer with a later index.
+    Later(Value),
     Text(u16, &'static str),
     /// A body that is too long.
     Long(u16),
@@ -96,9 +99,10 @@ async fn answer(script: Arc<Mutex<Script>>, request: Request) -> Response {
         script.replies.pop_front()
     };
     let code = |it| StatusCode::from_u16(it).unwrap();
-    let index = [("x-consul-index", "9")];
+    let index = |index| [("x-consul-index", index)];
     match reply.unwrap_or(Reply::Text(500, "the script is over")) {
-        Reply::Answer(status, body) => (code(status), index, body.to_string()).into_response(),
+        Reply::Answer(status, body) => (code(status), index("9"), body.to_string()).into_response(),
+        Reply::Later(body) => (code(200), index("12"), body.to_string()).into_response(),
         Reply::Text(status, text) => (code(status), text).into_response(),
         Reply::Long(status) => (code(status), "x".repeat((1 << 20) + 1)).into_response(),
         Reply::Hang => std::future::pending().await,
@@ -544,7 +548,7 @@ async fn a_token_is_read_again_after_a_refusal_and_never_shown() {
 /// An entry that Tenure did not write.
 fn foreign() -> Reply {
     let value = azure_core::base64::encode("somebody's");
-    Reply::Answer(200, json!([{"Key": KEY, "Value": value, "ModifyIndex": 8, "LockIndex": 1}]))
+    Reply::Later(json!([{"Key": KEY, "Value": value, "ModifyIndex": 8, "LockIndex": 1}]))
 }
 
 #[tokio::test]
@@ -552,7 +556,7 @@ async fn a_watch_continues_from_its_last_index_and_shows_what_is_foreign() {
     let server = Server::start().await;
     let store = open(&settings(&[&server]));
     server.says([ours(), foreign(), missing()]);
-    for (index, held_by) in [(0, Some(bid().nonce)), (9, Some(bid().nonce)), (9, None)] {
+    for (index, held_by) in [(0, Some(bid().nonce)), (9, Some(bid().nonce)), (12, None)] {
         assert_eq!(store.watch().await, held_by);
         assert_eq!(server.lines(), [format!("GET kv/{KEY}?index={index}&wait=48s")]);
     }

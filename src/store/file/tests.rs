@@ -203,6 +203,28 @@ async fn an_attempt_that_its_caller_dropped_writes_nothing() {
     assert_eq!(directory.read().unwrap(), None);
 }
 
+/// An attempt that its caller gives up at some point does nothing from then on.
+#[tokio::test]
+async fn an_attempt_that_was_given_up_takes_no_lock_and_replaces_no_record() {
+    let it = Timed::new();
+    let (place, clock) = (Arc::clone(&it.store.place), Arc::clone(&it.store.clock));
+    let given_up = Arc::<AtomicBool>::default();
+    let began = clock().boot;
+    let attempt = Attempt { place, clock, began, given_up: Arc::clone(&given_up) };
+    let directory = attempt.place.open().unwrap().unwrap();
+    let locked = attempt.lock(&directory).unwrap();
+    given_up.store(true, Ordering::Relaxed);
+    let cancelled = |outcome: Result<(), FileError>| {
+        assert_eq!(outcome.unwrap_err().detail, "the attempt was cancelled and had no effect",);
+    };
+    cancelled(locked.write(Stored::first(), true, None));
+    assert_eq!(directory.read().unwrap(), None);
+    cancelled(attempt.take_lock(&directory).map(drop));
+    drop(locked);
+    cancelled(attempt.lock(&directory).map(drop));
+    directory.try_lock().unwrap().expect("it is not locked");
+}
+
 #[tokio::test]
 async fn a_grant_that_takes_as_long_as_its_lease_is_not_written() {
     for (milliseconds, written) in [(14_999, true), (15_000, false)] {
@@ -240,6 +262,30 @@ async fn each_change_is_news_and_names_who_holds_the_lease() {
     assert_eq!(noticed().await, None, "it is being broken");
     it.store.break_lease(true).await.unwrap();
     assert_eq!(noticed().await, None);
+}
+
+/// Each attempt reads the clock once at least.
+#[tokio::test(start_paused = true)]
+async fn a_watch_pauses_while_there_is_no_directory_and_begins_anew_when_there_is_one() {
+    let home = tempfile::tempdir().unwrap();
+    let directory = home.path().join("leases");
+    let attempts = Arc::new(AtomicU64::new(0));
+    let counted = Arc::clone(&attempts);
+    let store = FileStore::with_clock(&named(&directory, "orders"), move || {
+        counted.fetch_add(1, Ordering::Relaxed);
+        clock::now()
+    });
+    let other = FileStore::open(&named(&directory, "orders"));
+    other.create(1).await.unwrap();
+    assert_eq!(store.watch().await, None);
+    std::fs::remove_dir_all(&directory).unwrap();
+    assert_eq!(store.watch().await, None, "the record is gone");
+    let before = attempts.load(Ordering::Relaxed);
+    assert!(timeout(Duration::from_secs(10), store.watch()).await.is_err());
+    let made = attempts.load(Ordering::Relaxed) - before;
+    assert!((1..20).contains(&made), "{made}");
+    other.create(1).await.unwrap();
+    assert_eq!(timeout(Duration::from_secs(60), store.watch()).await, Ok(None));
 }
 
 #[tokio::test]

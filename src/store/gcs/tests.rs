@@ -7,11 +7,16 @@ use axum::Router;
 use axum::extract::Request;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
+use azure_core::base64;
+use ring::signature::{RSA_PKCS1_2048_8192_SHA256, RsaKeyPair, UnparsedPublicKey};
+use rustls::pki_types::PrivatePkcs8KeyDer;
+use rustls::pki_types::pem::PemObject;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
 use super::identity::Identity;
 use super::*;
+use crate::store::Verdict;
 
 /// What a server answers next.
 enum Reply {
@@ -255,4 +260,52 @@ async fn the_token_of_another_cloud_is_exchanged_and_an_identity_lent_for_it() {
         assert!(asked[1].body.split('&').any(|it| it == part), "{}", asked[1].body);
     }
     assert_eq!(asked[2].header("authorization"), Some("Bearer exchanged"));
+}
+
+#[tokio::test]
+async fn a_server_that_cannot_be_reached_fails_the_examination() {
+    let server = Server::start().await;
+    let bucket = server.bucket(GoogleCredential::None);
+    drop(server);
+    let found = bucket.examine().await;
+    assert!(found.iter().any(|it| it.verdict == Verdict::Failed), "{found:?}");
+}
+
+/// The request is that of RFC 7523, signed by RS256 of RFC 7518.
+#[tokio::test]
+async fn a_service_account_signs_what_it_asks_for() {
+    let server = Server::start().await;
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("credential");
+    let made = std::process::Command::new("openssl")
+        .args(["genpkey", "-quiet", "-algorithm", "RSA", "-pkeyopt", "rsa_keygen_bits:2048"])
+        .output()
+        .expect("install the package openssl");
+    let key = String::from_utf8(made.stdout).unwrap();
+    let token_uri = server.url.join("token").unwrap();
+    let file = json!({
+        "type": "service_account", "client_email": "a@b", "private_key_id": "1",
+        "private_key": key, "token_uri": token_uri,
+    });
+    std::fs::write(&path, file.to_string()).unwrap();
+    let identity = Identity::open(&GoogleCredential::File(path)).unwrap().unwrap();
+    server.says([token("given")]);
+    assert_eq!(identity.fetch().await.unwrap().0, "given");
+    let asked = &server.asked()[0];
+    assert_eq!(asked.line, "POST /token");
+    let (assertion, grant) = asked.body.split_once('&').unwrap();
+    let assertion = assertion.strip_prefix("assertion=").unwrap();
+    assert_eq!(grant, "grant_type=urn%3Aietf%3Aparams%3Aoauth%3Agrant-type%3Ajwt-bearer");
+    let (text, signature) = assertion.rsplit_once('.').unwrap();
+    let decoded = |text: &str| {
+        let padding = "=".repeat(text.len().wrapping_neg() % 4);
+        base64::decode_url_safe(format!("{text}{padding}")).unwrap()
+    };
+    let der = PrivatePkcs8KeyDer::from_pem_slice(key.as_bytes()).unwrap();
+    let pair = RsaKeyPair::from_pkcs8(der.secret_pkcs8_der()).unwrap();
+    let public = UnparsedPublicKey::new(&RSA_PKCS1_2048_8192_SHA256, pair.public());
+    public.verify(text.as_bytes(), &decoded(signature)).expect("signed by the key");
+    let claims: Value = serde_json::from_slice(&decoded(text.split_once('.').unwrap().1)).unwrap();
+    assert_eq!((&claims["iss"], &claims["aud"]), (&json!("a@b"), &json!(token_uri)));
+    assert_eq!(claims["exp"].as_i64().unwrap() - claims["iat"].as_i64().unwrap(), 3_600);
 }

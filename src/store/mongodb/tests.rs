@@ -11,7 +11,9 @@ use url::Host;
 use super::bson::Value;
 use super::*;
 use crate::clock;
-use crate::config::{Address, MongoUser, SecretSource};
+use crate::config::{Address, MongoUser, SecretSource, StoreTls};
+use crate::store::Verdict;
+use crate::tls::KeyPair;
 
 #[derive(Default)]
 struct Script {
@@ -226,4 +228,27 @@ async fn a_user_signs_in_before_the_first_command() {
     assert_eq!(credential.as_deref(), Some("the user of MONGODB_USERNAME in app"));
     let answered = format!("{} answered, with no TLS", server.collection.servers());
     assert_eq!(server.collection.answered(), answered);
+}
+
+#[tokio::test]
+async fn a_certificate_signs_in_without_a_user() {
+    let server = Server::start(true).await;
+    let mut collection = server.collection;
+    let own = || Some(KeyPair { cert: "cert".into(), key: "key".into() });
+    for (tls, credential) in [
+        (None, "requests without a user"),
+        (Some(StoreTls { ca_file: None, own: None }), "requests without a user"),
+        (Some(StoreTls { ca_file: None, own: own() }), "the certificate of --store-cert"),
+    ] {
+        collection.settings.tls = tls;
+        assert_eq!(collection.credential().as_deref(), Some(credential));
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_cannot_be_reached_fails_the_examination() {
+    let Server { collection, _task, .. } = Server::start(true).await;
+    drop(_task);
+    let found = collection.examine().await;
+    assert!(found.iter().any(|it| it.verdict == Verdict::Failed), "{found:?}");
 }

@@ -72,6 +72,11 @@ pub(super) struct Connection {
     is_in_step: bool,
 }
 
+/// Returns whether nobody between can read what is sent to a server.
+fn is_private(server: &Address, tls: Option<&Arc<ClientConfig>>) -> bool {
+    tls.is_some() || server.is_loopback()
+}
+
 impl Connection {
     /// Connects, with TLS if there are settings for it, and signs in. Listens to notifications if no
     /// pooler is in between, which would mix them up.
@@ -84,7 +89,7 @@ impl Connection {
     ) -> Result<Self, PostgresError> {
         let name = server.to_string();
         let mut stream = stream::connect_in_plain_text(server, resolver).await?;
-        let is_private = tls.is_some() || server.is_loopback();
+        let is_private = is_private(server, tls.as_ref());
         let stream: Box<dyn Stream> = match tls {
             None => Box::new(stream),
             Some(tls) => {

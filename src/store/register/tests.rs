@@ -8,6 +8,7 @@ use futures::FutureExt;
 use super::*;
 use crate::lease::fuzzing::bid;
 use crate::lease::{Candidate, Nonce};
+use crate::store::Verdict;
 
 /// A register whose next writes meet writes of others.
 #[derive(Default)]
@@ -114,7 +115,12 @@ impl Register for Busy {
     }
 
     async fn examine(&self) -> Vec<Finding> {
-        Vec::new()
+        vec![Finding {
+            subject: "value".into(),
+            verdict: Verdict::Passed,
+            detail: self.place(Slot::Lease),
+            remedy: None,
+        }]
     }
 }
 
@@ -342,6 +348,12 @@ async fn a_first_term_is_written_once() {
     let created = store.create(60).await.unwrap();
     assert_eq!(created, ["wrote the first term 60 to the value"]);
     assert_eq!(store.read().await.unwrap().record.term, Some(60));
+}
+
+#[tokio::test]
+async fn an_examination_is_that_of_the_register() {
+    let store = store();
+    assert_eq!(store.examine().await, store.register.examine().await);
 }
 
 #[test]

@@ -40,7 +40,7 @@ const MACHINE_SESSION: &str = "21600";
 
 /// The service, and what it is asked with.
 pub(super) struct Identity {
-    client: StoreClient,
+    pub(super) client: StoreClient,
     source: IdentitySource,
 }
 

@@ -11,7 +11,8 @@ use tokio::task::JoinSet;
 
 use super::identity::Identity;
 use super::*;
-use crate::config::SecretSource;
+use crate::config::{SecretSource, StoreTls};
+use crate::store::Verdict;
 
 /// What a server answers next.
 enum Reply {
@@ -314,4 +315,61 @@ async fn a_role_is_taken_with_the_token_of_the_file() {
     let form = "Action=AssumeRoleWithWebIdentity&RoleArn=arn%3Ar&RoleSessionName=tenure&\
         Version=2011-06-15&WebIdentityToken=jwt";
     assert_eq!(server.asked()[0].body, form);
+}
+
+#[tokio::test]
+async fn a_server_that_cannot_be_reached_fails_the_examination() {
+    let server = Server::start().await;
+    let bucket = server.bucket();
+    drop(server);
+    let found = bucket.examine().await;
+    assert!(found.iter().any(|it| it.verdict == Verdict::Failed), "{found:?}");
+}
+
+#[tokio::test]
+async fn of_a_server_that_is_not_there_the_settings_that_name_it_are_shown() {
+    let server = Server::start().await;
+    let mut settings = server.settings();
+    settings.url.set_host(Some("nowhere.invalid")).unwrap();
+    for (tls, words) in [
+        (None, "check --s3-endpoint"),
+        (Some(StoreTls { ca_file: None, own: None }), "check --s3-endpoint and --s3-region"),
+    ] {
+        settings.tls = tls;
+        let bucket = Bucket::open(&settings, Duration::from_secs(30)).unwrap();
+        let error = bucket.get(Slot::Lease).await.unwrap_err().to_string();
+        assert!(error.ends_with(words), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn the_certificates_of_the_system_are_read_for_an_endpoint_of_https_alone() {
+    for scheme in ["http", "https"] {
+        let endpoint = Url::parse(&format!("{scheme}://127.0.0.1/")).unwrap();
+        let machine = Identity::open(&AwsCredential::Machine { endpoint }).unwrap();
+        assert_eq!(machine.client.tls.is_some(), scheme == "https");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_sign_in_may_take_20_seconds_and_5_on_this_machine() {
+    let server = Server::start().await;
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let endpoint = server.url.clone();
+    for (credential, words) in [
+        (AwsCredential::Machine { endpoint: endpoint.clone() }, "no answer within 5 s"),
+        (
+            AwsCredential::WebIdentity {
+                token_file: file.path().to_owned(),
+                role: "arn:r".to_owned(),
+                session: "tenure".to_owned(),
+                endpoint,
+            },
+            "no answer within 20 s",
+        ),
+    ] {
+        server.script.lock().unwrap().replies.push_back(Reply::Hang);
+        let why = Identity::open(&credential).unwrap().fetch().await.unwrap_err();
+        assert!(why.message.contains(words), "{why}");
+    }
 }

@@ -346,6 +346,7 @@ mod tests {
     use std::io::Cursor;
 
     use tokio::io::{DuplexStream, duplex};
+    use tokio::net::TcpListener;
 
     use super::*;
 
@@ -465,6 +466,34 @@ mod tests {
                 other => panic!("{answers:?}: {other:?}"),
             }
             assert_eq!(&received(&mut theirs).await, sent, "{answers:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn the_answer_to_a_command_ends_with_its_connection_and_none_is_an_error() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let server = listener.local_addr().unwrap().to_string();
+        let (host, port) = server.rsplit_once(':').unwrap();
+        let host = url::Host::parse(host).unwrap();
+        let server = Address { host, port: port.parse().unwrap() };
+        let resolver = Resolver::default();
+        let (length, seen) = (Duration::ZERO, 0);
+        let opening =
+            Opening { server: &server, length, seen, user: None, tls: None, resolver: &resolver };
+        for answer in ["imok", ""] {
+            let serving = async {
+                let (mut stream, _) = listener.accept().await.unwrap();
+                let mut asked = [0; 4];
+                stream.read_exact(&mut asked).await.unwrap();
+                assert_eq!(&asked, b"ruok");
+                if answer.is_empty() {
+                    // It is reset.
+                    stream.set_zero_linger().unwrap();
+                }
+                stream.write_all(answer.as_bytes()).await.unwrap();
+            };
+            let (told, ()) = tokio::join!(opening.command("ruok"), serving);
+            assert_eq!(told.ok().as_deref(), Some(answer).filter(|it| !it.is_empty()));
         }
     }
 

@@ -42,6 +42,8 @@ struct Script {
     written: Vec<u8>,
     /// How many sessions were ended.
     ended: usize,
+    /// The last transaction that the last client knew of.
+    seen: Vec<u8>,
     /// The shortest and the longest session, in milliseconds.
     bounds: (i32, i32),
 }
@@ -64,6 +66,7 @@ impl Server {
             asked: Vec::new(),
             written: Vec::new(),
             ended: 0,
+            seen: Vec::new(),
             bounds: (4_000, 40_000),
         }));
         let shared = Arc::clone(&script);
@@ -93,6 +96,11 @@ impl Server {
     /// Returns the sessions and the requests since the last time.
     pub(super) fn asked(&self) -> Vec<String> {
         std::mem::take(&mut self.script().asked)
+    }
+
+    /// Returns the last transaction that the last client knew of.
+    pub(super) fn seen(&self) -> i64 {
+        i64::from_be_bytes(self.script().seen[..].try_into().unwrap())
     }
 
     /// Waits until so many sessions were ended.
@@ -150,7 +158,10 @@ async fn received(stream: &mut TcpStream) -> io::Result<Vec<u8>> {
 
 /// Answers on one connection.
 async fn serve(mut stream: TcpStream, script: &Mutex<Script>) -> io::Result<()> {
-    let asked = Rest(&received(&mut stream).await?[12..]).int();
+    let message = received(&mut stream).await?;
+    let mut rest = Rest(&message[4..]);
+    locked(script).seen = rest.take(8).to_vec();
+    let asked = rest.int();
     let (shortest, longest) = locked(script).bounds;
     locked(script).asked.push(format!("session of {asked} ms"));
     let given = asked.clamp(shortest, longest).to_be_bytes();

@@ -50,6 +50,11 @@ impl Watching {
         has_changed
     }
 
+    /// Returns whether this instance has a moment to acquire the lease if others are due after it.
+    fn has_turn(&self, is_due: bool) -> bool {
+        is_due && self.held_by().is_none() && !self.has_passed
+    }
+
     fn held_by(&self) -> Option<Nonce> {
         self.news.as_ref().and_then(|(holder, _)| *holder).map(|(nonce, _)| nonce)
     }
@@ -105,8 +110,8 @@ impl Zookeeper {
             if watching.take(&seen) {
                 return Ok(());
             }
-            let has_turn = is_due && seen.held.is_none() && !watching.has_passed;
-            if !notified(watching, has_turn.then_some(TURN)).await? {
+            let turn = watching.has_turn(is_due).then_some(TURN);
+            if !notified(watching, turn).await? {
                 watching.passes = true;
             }
         }

@@ -324,3 +324,17 @@ fn tls_is_asked_for_before_anything_else() {
         }
     }
 }
+
+#[test]
+fn a_password_may_be_read_on_this_machine_and_by_a_server_with_tls_only() {
+    let tls = Arc::new(crate::tls::system_client(false).unwrap());
+    let at = |host: &str| Address { host: url::Host::parse(host).unwrap(), port: 5432 };
+    for (host, tls, expected) in [
+        ("127.0.0.1", None, true),
+        ("db.example.com", None, false),
+        ("db.example.com", Some(&tls), true),
+        ("127.0.0.1", Some(&tls), true),
+    ] {
+        assert_eq!(is_private(&at(host), tls), expected, "{host}");
+    }
+}

@@ -128,6 +128,45 @@ async fn the_first_in_line_goes_to_its_end_once_if_it_leaves_the_lease_free() {
 }
 
 #[tokio::test]
+async fn only_the_first_of_several_has_a_turn_and_only_once() {
+    let server = Server::start().await;
+    let store = open(&server);
+    let Records { freed, .. } = Records::new(&store);
+    let mut connection = store.access.connect_next().await.unwrap();
+    let mut watching = Watching { place: Some("place-2".to_owned()), ..Watching::default() };
+    for (names, is_due) in [
+        (&["place-2"][..], false),
+        (&["place-2", "place-3"][..], true),
+        (&["place-1", "place-2", "place-3"][..], false),
+    ] {
+        server.says([children(names)]);
+        match names[0] {
+            "place-2" => server.says(first_in_line(&freed, false)),
+            _ => server.says([exists(), shows(&freed, false)]),
+        }
+        let (_, found) = store.prepare(&mut connection, &mut watching).await.unwrap().unwrap();
+        assert_eq!(found, is_due, "{names:?}");
+    }
+    watching.passes = true;
+    server.says([Reply::Body(Vec::new()), created("place-4"), children(&["place-4"])]);
+    server.says(first_in_line(&freed, false));
+    store.prepare(&mut connection, &mut watching).await.unwrap().unwrap();
+    assert_eq!((watching.passes, watching.has_passed), (false, true));
+
+    let held = Some((bid().nonce, false));
+    for (is_due, holder, has_passed, has_turn) in [
+        (true, None, false, true),
+        (false, None, false, false),
+        (true, held, false, false),
+        (true, None, true, false),
+    ] {
+        let news = Some((holder, Version("".into())));
+        let watching = Watching { news, has_passed, ..Watching::default() };
+        assert_eq!(watching.has_turn(is_due), has_turn, "{is_due} {holder:?} {has_passed}");
+    }
+}
+
+#[tokio::test]
 async fn a_place_whose_predecessor_is_gone_by_then_looks_again() {
     let server = Server::start().await;
     let store = open(&server);
@@ -181,6 +220,7 @@ async fn an_error_in_a_watch_is_followed_by_another_session_with_another_place()
     assert_eq!(watched(&store).await, Some(bid().nonce));
     let least = Duration::from_millis(125 + 250 + 500);
     assert!(began.elapsed_max(clock::now()) >= least, "it pauses longer each time");
+    assert_eq!(server.seen(), 9, "no server that is behind the last one");
     let asked = server.asked();
     let count = |line: &str| asked.iter().filter(|it| *it == line).count();
     assert_eq!((count("session of 15000 ms"), count("create queue/place-")), (4, 4), "{asked:?}");
