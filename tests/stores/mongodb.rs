@@ -143,7 +143,7 @@ async fn a_write_that_no_majority_acknowledged_is_unknown_and_found_by_its_nonce
 #[tokio::test]
 async fn a_server_that_is_not_mongodb_is_refused_unless_told_otherwise() {
     let server = shared().await;
-    let settings = server.bare_settings("compatible");
+    let settings = server.bare_settings("leases", "compatible");
     let store = open(&MongoSettings { accepts_compatible: false, ..settings.clone() });
     let (cause, message) = failure(soon(store.read()).await);
     assert_eq!(cause, Cause::Settings, "{message}");

@@ -2,7 +2,6 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bson::{Document, doc};
 use rustix::process::{Signal, kill_process};
@@ -143,12 +142,11 @@ impl MongoServer {
         }
     }
 
-    /// Returns the settings of an election on mongo-java-server itself, without the front. There are 250 in each
-    /// collection, since the server looks at all documents of one for each write.
-    pub fn bare_settings(&self, election: &str) -> MongoSettings {
-        static MADE: AtomicUsize = AtomicUsize::new(0);
-        let collection = format!("leases-{}", MADE.fetch_add(1, Ordering::Relaxed) / 250);
+    /// Returns the settings of an election on mongo-java-server itself, without the front, in a collection of this
+    /// name.
+    pub fn bare_settings(&self, collection: &str, election: &str) -> MongoSettings {
         let settings = self.settings_at(&[self.port], election);
+        let collection = collection.to_owned();
         MongoSettings { collection, user: None, accepts_compatible: true, ..settings }
     }
 

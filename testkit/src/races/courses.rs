@@ -232,6 +232,13 @@ fn fresh(name: &str) -> String {
     format!("{name}-{}", COUNTED.fetch_add(1, Ordering::Relaxed))
 }
 
+/// Returns the name of a group of 250 locks of this process, for servers that look at all locks of a group for each
+/// request.
+fn group() -> String {
+    static COUNTED: AtomicU64 = AtomicU64::new(0);
+    format!("races-{}", COUNTED.fetch_add(1, Ordering::Relaxed) / 250)
+}
+
 /// Opens the lock of a race as another client would, sharing nothing but the store.
 type Opener = Box<dyn Fn() -> Arc<dyn LeaseAdmin> + Send + Sync>;
 
@@ -265,7 +272,7 @@ impl ServerCourse {
     pub fn azurite() -> Self {
         let server = Azurite::shared();
         let model = Model { rounding: Duration::from_secs(2), ..Model::AZURE };
-        let settings = move |name: &str| server.settings("races", name);
+        let settings = move |name: &str| server.settings(&group(), name);
         Self::new("azure on Azurite", model, settings, |it| {
             Arc::new(Azure::open(it.clone()).expect(GOOD))
         })
@@ -307,7 +314,7 @@ impl ServerCourse {
     /// `mongodb:` on mongo-java-server, without the front, so that writes meet there.
     pub fn mongodb() -> Self {
         let server = MongoServer::shared();
-        let settings = move |name: &str| server.bare_settings(name);
+        let settings = move |name: &str| server.bare_settings(&group(), name);
         Self::new("mongodb", Model::REGISTER, settings, |it| mongodb::open(it).expect(GOOD))
     }
 
