@@ -1,8 +1,8 @@
 //! The stores that are raced on. Each race has a lock of its own.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -26,6 +26,7 @@ use super::model::Model;
 use super::script::{Lock, Passes, RaceClock};
 use crate::azure::azurite::Azurite;
 use crate::azure::blob_server::{BlobServer, Fault};
+use crate::blocking;
 use crate::consul::server::ConsulServer;
 use crate::etcd::server::EtcdServer;
 use crate::gcs::server::GcsServer;
@@ -232,12 +233,8 @@ fn fresh(name: &str) -> String {
     format!("{name}-{}", COUNTED.fetch_add(1, Ordering::Relaxed))
 }
 
-/// Returns the name of a group of 250 locks of this process, for servers that look at all locks of a group for each
-/// request.
-fn group() -> String {
-    static COUNTED: AtomicU64 = AtomicU64::new(0);
-    format!("races-{}", COUNTED.fetch_add(1, Ordering::Relaxed) / 250)
-}
+/// How many races there are on what a server looks at as a whole for each request.
+const GROUP: u64 = 500;
 
 /// Opens the lock of a race as another client would, sharing nothing but the store.
 type Opener = Box<dyn Fn() -> Arc<dyn LeaseAdmin> + Send + Sync>;
@@ -269,11 +266,21 @@ impl ServerCourse {
 
     /// `azure:` on Azurite, which rounds the rest of a lease to the nearest second, where Azure may cut it off,
     /// and lets a renewal by another client revive a lease that has ended.
+    ///
+    /// Each group of races has an Azurite of its own, since it looks at all blobs for each request.
     pub fn azurite() -> Self {
-        let server = Azurite::shared();
+        let server = Mutex::new((Azurite::shared(), 0));
+        let settings = move |name: &str| {
+            let mut server = server.lock().unwrap_or_else(PoisonError::into_inner);
+            let (azurite, races) = &mut *server;
+            *races += 1;
+            if *races > GROUP {
+                (*azurite, *races) = (Arc::new(blocking(Azurite::start())), 1);
+            }
+            (azurite.settings("races", name), Arc::clone(azurite))
+        };
         let model = Model { rounding: Duration::from_secs(2), ..Model::AZURE };
-        let settings = move |name: &str| server.settings(&group(), name);
-        Self::new("azure on Azurite", model, settings, |it| {
+        Self::new("azure on Azurite", model, settings, |(it, _)| {
             Arc::new(Azure::open(it.clone()).expect(GOOD))
         })
     }
@@ -312,9 +319,14 @@ impl ServerCourse {
     }
 
     /// `mongodb:` on mongo-java-server, without the front, so that writes meet there.
+    ///
+    /// Each group of races has a collection of its own, since it looks at all documents of one for each write.
     pub fn mongodb() -> Self {
-        let server = MongoServer::shared();
-        let settings = move |name: &str| server.bare_settings(&group(), name);
+        let (server, races) = (MongoServer::shared(), AtomicU64::new(0));
+        let settings = move |name: &str| {
+            let group = races.fetch_add(1, Ordering::Relaxed) / GROUP;
+            server.bare_settings(&format!("races-{group}"), name)
+        };
         Self::new("mongodb", Model::REGISTER, settings, |it| mongodb::open(it).expect(GOOD))
     }
 
