@@ -179,12 +179,15 @@ impl Node {
             sighting: process.sighting.as_ref(),
         };
         let keeps_time = process.keeps_time(now);
+        // After the end of the belief, a renewal does not count, even one that was sent later by a clock
+        // that went back.
+        let believes = process.renewals.granted().elapsed_max(now) < timings.renew_deadline;
         let pace = &mut process.pace;
         let is_definite = !matches!(answer, Err(StoreError::RetryNow(_) | StoreError::Unknown(_)));
         match process.asked {
             Asked::Read => pace.read_answered(answer, &reader, now),
             Asked::Bid => pace.bid_answered(answer, &reader, now),
-            Asked::Renewal if pace.course() == Course::Holds => {
+            Asked::Renewal if pace.course() == Course::Holds && believes => {
                 let period = timings.retry_period;
                 process.renewals.answered(answer, keeps_time, period, now);
             }
