@@ -362,6 +362,18 @@ async fn a_lease_of_an_earlier_attempt_is_counted_anew() {
 }
 
 #[tokio::test]
+async fn a_claim_that_is_freed_before_its_time_is_counted_anew_may_be_bid_for_again() {
+    let member = Member::start().await;
+    let store = open(&settings(&[&member]));
+    member.says([ours(), Reply::Granted(15), unchanged(&[])]);
+    let found = store.acquire(&bid()).await;
+    assert!(matches!(found, Err(StoreError::RetryNow(_))), "{found:?}");
+    let other = claim_of(77, &record::claim(&Bid { nonce: Nonce(6), ..bid() }));
+    member.says([ours(), Reply::Granted(15), unchanged(&[other])]);
+    assert!(outcome(store.acquire(&bid()).await).starts_with("refused"), "another has it");
+}
+
+#[tokio::test]
 async fn a_release_deletes_the_claim_and_ends_the_lease_of_the_bid() {
     let member = Member::start().await;
     let store = open(&settings(&[&member]));
