@@ -218,6 +218,22 @@ mod tests {
     }
 
     #[test]
+    fn r8_an_acknowledgement_of_an_earlier_leadership_does_not_count_for_the_present_one() {
+        let (written, acks) = PublishAcks::channel();
+        let (sender, published) = watch::channel(Published::first(standing(Standing::Standby)));
+        let mut publisher = Publisher::new(sender, acks);
+        let ends = [(); 2].map(|()| {
+            publisher.publish(leader(0, false), None, || at(0));
+            publisher.publish(standing(Standing::Standby), None, || at(0));
+            published.borrow().sequence
+        });
+        for (sequence, is_acked) in ends.into_iter().zip([false, true]) {
+            written.send_replace(sequence);
+            assert_eq!(publisher.publish_acked().now_or_never().is_some(), is_acked);
+        }
+    }
+
+    #[test]
     fn each_part_of_the_status_that_readers_see_moves_the_index_alone() {
         let changes: [fn(&mut Status); 6] = [
             |it| {
