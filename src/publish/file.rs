@@ -260,6 +260,7 @@ mod tests {
     use std::sync::atomic::{AtomicBool, Ordering};
     use std::time::Duration;
 
+    use futures::FutureExt;
     use tokio::time::timeout;
 
     use super::*;
@@ -283,6 +284,10 @@ mod tests {
             std::thread::park_timeout(Duration::from_millis(5));
         }
         replace(path, text)
+    }
+
+    fn after_the_others(work: Work) -> BoxFuture<'static, io::Result<()>> {
+        tokio::task::yield_now().map(|()| work()).boxed()
     }
 
     fn published(sequence: u64, standing: Standing) -> Published {
@@ -364,6 +369,23 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn r8_a_write_acknowledges_what_it_wrote_and_not_what_came_meanwhile() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("status.json");
+        let (sender, receiver) = watch::channel(published(1, Standing::Starting));
+        let metrics = Metrics::new(&about(), false);
+        let file = StatusFile { path, format: FileFormat::Json };
+        let (mut writer, mut acks) = start(vec![file], &metrics, receiver).await;
+        writer.0[0].outside.run = after_the_others;
+        sender.send_replace(published(2, Standing::Standby));
+        let meanwhile = async { sender.send_replace(published(3, Standing::Standby)) };
+        let (written, _) = tokio::join!(writer.0[0].write(), meanwhile);
+        written.unwrap();
+        let is_acked = [2, 3].map(|it| acks.reached(it).now_or_never().is_some());
+        assert_eq!(is_acked, [true, false]);
+    }
+
+    #[tokio::test]
     async fn a_disk_that_hangs_holds_up_its_own_file_alone() {
         let directory = tempfile::tempdir().unwrap();
         let paths = ["hangs.json", "well.json"].map(|it| directory.path().join(it));
@@ -390,6 +412,8 @@ mod tests {
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
             assert_eq!(errors(), 1, "that it hangs is logged once");
+            let late = timeout(Duration::from_millis(50), hung.reached(2)).await;
+            assert!(late.is_err(), "nor is it acknowledged once that is known");
             drop(mend);
             timeout(bound, acks.reached(4)).await.expect("the newest is written at last");
             drop(sender);
