@@ -55,9 +55,12 @@ pub fn parse(text: &str) -> Result<Duration, String> {
         let Some((_, length)) = units.find(|(name, _)| *name == unit) else {
             return Err(wrong_unit(unit));
         };
-        let part = number.parse::<u64>().ok().and_then(|it| it.checked_mul(*length));
-        let part = part.and_then(|it| total.checked_add(it)).ok_or_else(too_long)?;
-        total = part + part_of(fraction, *length).ok_or("has a part of a millisecond")?;
+        let whole = number.parse::<u64>().ok().and_then(|it| it.checked_mul(*length));
+        let part = part_of(fraction, *length).ok_or("has a part of a millisecond")?;
+        total = whole
+            .and_then(|it| it.checked_add(part))
+            .and_then(|it| total.checked_add(it))
+            .ok_or_else(too_long)?;
         rest = tail;
     }
     let total = Duration::from_millis(total);
@@ -184,6 +187,8 @@ mod tests {
             ("1s1s", "twice"),
             ("s", "'s'"),
             ("99999999999999999999s", "longer than"),
+            ("18446744073709551.616s", "longer than"),
+            ("18446744073709551s616ms", "longer than"),
             ("10001h", "longer than 10000h"),
         ] {
             let fault = parse(text).unwrap_err();
