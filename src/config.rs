@@ -27,6 +27,7 @@ mod hooks;
 mod kubernetes;
 mod kubernetes_names;
 mod layers;
+mod lock_url;
 mod machine;
 mod mongodb;
 mod peers;

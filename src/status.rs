@@ -76,6 +76,9 @@ pub struct About {
     pub boot_id: String,
     /// The kind of store.
     pub store: &'static str,
+    /// The URL of the lock, without secrets: other instances show the same exactly if they compete for
+    /// the same lease, as far as settings tell.
+    pub store_url: String,
     /// The length of a lease: what was seen longer ago is not certain any more.
     pub lease_duration: Duration,
 }
@@ -308,6 +311,7 @@ mod tests {
             instance: String::new(),
             boot_id: String::new(),
             store: "memory",
+            store_url: "memory:".to_owned(),
             lease_duration: Duration::from_secs(15),
         };
         for (contact_due, last) in [(None, 115), (Some(Duration::from_secs(30)), 145)] {

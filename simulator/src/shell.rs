@@ -89,6 +89,7 @@ impl Shell {
             instance: config.candidate.instance.clone(),
             boot_id: "this".to_owned(),
             store: "simulated",
+            store_url: "simulated:".to_owned(),
             lease_duration: config.lease_duration,
         };
         let metrics = Metrics::new(&about, false);

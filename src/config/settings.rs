@@ -20,7 +20,6 @@ use super::postgres::PostgresSettings;
 use super::redis::RedisSettings;
 use super::s3::S3Settings;
 use super::scheduled_events::ScheduledEvents;
-use super::store_url::StoreUrl;
 use super::timings::Timings;
 use super::values::{Listen, LogFormat, StatusFile};
 use super::withheld::Withheld;
@@ -181,9 +180,9 @@ impl StoreSettings {
     #[must_use]
     pub fn competitors(&self) -> String {
         match self {
-            Self::File(FileSettings { directory, is_private, .. }) => {
+            Self::File(FileSettings { is_private, .. }) => {
                 let whose = if *is_private { "this user's processes" } else { "processes" };
-                format!("{whose} on this host that use {}", directory.display())
+                format!("{whose} on this host that use {self}")
             }
             Self::Azure(_)
             | Self::Kubernetes(_)
@@ -200,48 +199,6 @@ impl StoreSettings {
     }
 }
 
-impl fmt::Display for StoreSettings {
-    /// Names the store, without secrets.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::File(it) => StoreUrl::File(it.directory.clone()).fmt(f),
-            Self::Azure(it) => write!(f, "azure://{}/{}/{}", it.account, it.container, it.blob),
-            Self::Kubernetes(it) => write!(f, "kubernetes:{}/{}", it.namespace, it.name),
-            Self::Consul(it) => {
-                let servers: Vec<_> = it.servers.iter().map(|it| it.authority()).collect();
-                write!(f, "consul://{}/{}/{}", servers.join(","), it.prefix, it.election)
-            }
-            Self::Etcd(it) => {
-                let members: Vec<_> = it.members.iter().map(|it| it.authority()).collect();
-                write!(f, "etcd://{}/{}/{}", members.join(","), it.prefix, it.election)
-            }
-            Self::Postgres(it) => {
-                let PostgresSettings { servers, database, table, election, .. } = it.as_ref();
-                let servers: Vec<_> = servers.iter().map(ToString::to_string).collect();
-                write!(f, "postgres://{}/{database}/{table}/{election}", servers.join(","))
-            }
-            Self::Redis(it) => {
-                let RedisSettings { servers, database, election, .. } = it.as_ref();
-                let servers: Vec<_> = servers.iter().map(ToString::to_string).collect();
-                write!(f, "redis://{}/{database}/{election}", servers.join(","))
-            }
-            Self::S3(it) => write!(f, "s3://{}/{}", it.bucket, it.key()),
-            Self::Gcs(it) => write!(f, "gs://{}/{}", it.bucket, it.name()),
-            Self::Zookeeper(it) => {
-                let ZookeeperSettings { servers, path, election, .. } = it.as_ref();
-                let servers: Vec<_> = servers.iter().map(ToString::to_string).collect();
-                write!(f, "zookeeper://{}/{path}/{election}", servers.join(","))
-            }
-            Self::Mongo(it) => {
-                let MongoSettings { servers, database, collection, election, .. } = it.as_ref();
-                let servers: Vec<_> = servers.iter().map(ToString::to_string).collect();
-                write!(f, "mongodb://{}/{database}/{collection}/{election}", servers.join(","))
-            }
-            Self::Memory => StoreUrl::Memory.fmt(f),
-        }
-    }
-}
-
 /// Settings of `file:`.
 #[derive(Clone, Debug)]
 pub struct FileSettings {
@@ -251,4 +208,12 @@ pub struct FileSettings {
     pub is_private: bool,
     /// Name of the election, which the names of the files contain.
     pub election: String,
+}
+
+impl FileSettings {
+    /// Returns the name of the file that a writer locks.
+    #[must_use]
+    pub fn lock_file(&self) -> String {
+        format!("{}.lock", self.election)
+    }
 }

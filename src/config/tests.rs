@@ -148,7 +148,7 @@ fn without_settings_the_defaults_are_the_documented_ones() {
     assert_eq!(
         settings.summary(),
         format!(
-            "election=default identity=\"host\" advertise=none store=file://{} kube-api=none \
+            "election=default identity=\"host\" advertise=none store=file://{}/default.lock kube-api=none \
              kube-route=none lease-duration=15s renew-deadline=10s retry-period=2s \
              request-timeout=2s activation-delay=0s observe=false listen=127.0.0.1:4040 \
              agent-check=none tls-cert=none status-file=none admin=none health=none \
@@ -329,7 +329,10 @@ fn an_azure_store_is_built_from_its_settings() {
     assert_eq!(azure.endpoint.as_str(), "https://acct.blob.core.windows.net/");
     assert_eq!(azure.blob, "team/prod/orders");
     assert_eq!(azure.proxy.as_deref(), Some("http://p:1"));
-    assert_eq!(settings.store.to_string(), "azure://acct/box/team/prod/orders");
+    assert_eq!(
+        settings.store.to_string(),
+        "https://acct.blob.core.windows.net/box/team/prod/orders"
+    );
     assert!(!text(&settings).contains("hidden") && !settings.summary().contains("hidden"));
 }
 

@@ -47,6 +47,7 @@ impl Instance {
             instance: candidate.instance.clone(),
             boot_id: clock::boot_id().unwrap_or_default(),
             store: store.kind(),
+            store_url: settings.store.to_string(),
             lease_duration: settings.timings.lease_duration,
         };
         let terms = terms(settings, candidate, store.rules(), has_workload);

@@ -17,20 +17,9 @@ pub fn mark(settings: &Settings) -> Option<String> {
             // Several paths may lead to one directory.
             let known = std::fs::canonicalize(&it.directory);
             let directory = known.as_ref().unwrap_or(&it.directory);
-            format!("file://{} {}", directory.display(), it.election)
+            format!("file://{}/{}", directory.display(), it.lock_file())
         }
-        StoreSettings::Azure(it) => format!("{}/{}/{}", it.endpoint, it.container, it.blob),
-        StoreSettings::Kubernetes(it) => {
-            format!("kubernetes:{}/{} at {}", it.namespace, it.name, it.access.api)
-        }
-        StoreSettings::S3(it) => format!("{}/{}", it.url, it.key()),
-        StoreSettings::Gcs(it) => format!("{}{}/{}", it.server, it.bucket, it.name()),
-        StoreSettings::Consul(_)
-        | StoreSettings::Etcd(_)
-        | StoreSettings::Mongo(_)
-        | StoreSettings::Postgres(_)
-        | StoreSettings::Redis(_)
-        | StoreSettings::Zookeeper(_) => settings.store.to_string(),
+        shared => shared.to_string(),
     })
 }
 

@@ -33,6 +33,7 @@ pub(super) fn about() -> About {
         instance: "us-1".to_owned(),
         boot_id: String::new(),
         store: "memory",
+        store_url: "memory:".to_owned(),
         lease_duration: Duration::from_secs(15),
     }
 }

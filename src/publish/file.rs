@@ -313,6 +313,7 @@ mod tests {
             instance: "us-1".to_owned(),
             boot_id: "this".to_owned(),
             store: "memory",
+            store_url: "memory:".to_owned(),
             lease_duration: Duration::from_secs(15),
         }
     }

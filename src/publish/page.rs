@@ -252,7 +252,11 @@ fn store(text: &mut String, store: &StoreDocument<'_>) {
     let heard = store
         .last_success_ms_ago
         .map_or("never reached".to_owned(), |ms| format!("answered {} ago", ago(ms)));
-    fact(text, "Store", &store.kind, &[heard]);
+    let _ = writeln!(
+        text,
+        "<div class=\"wide\"><dt>Store</dt><dd>{}</dd><dd class=\"soft\">{heard}</dd></div>",
+        escaped(&store.name())
+    );
     if let Some(error) = &store.last_error {
         let times = match store.failures {
             0 | 1 => "Last store error".to_owned(),

@@ -143,6 +143,9 @@ pub struct StoreDocument<'a> {
     /// The kind of store.
     #[serde(default)]
     pub kind: Cow<'a, str>,
+    /// The URL of the lock, without secrets; empty from a version that does not say.
+    #[serde(default)]
+    pub url: Cow<'a, str>,
     /// The time since the last successful request; `null` if there was none.
     #[serde(default)]
     pub last_success_ms_ago: Option<u64>,
@@ -266,6 +269,19 @@ impl<'a> Document<'a> {
     }
 }
 
+impl StoreDocument<'_> {
+    /// Returns the URL of the lock, with the kind of store where the URL does not begin with it.
+    #[must_use]
+    pub fn name(&self) -> String {
+        let (kind, url) = (&*self.kind, &*self.url);
+        match url.strip_prefix(kind) {
+            _ if url.is_empty() => kind.to_owned(),
+            Some(rest) if rest.starts_with(':') => url.to_owned(),
+            _ => format!("{kind}, {url}"),
+        }
+    }
+}
+
 impl MaintenanceDocument<'_> {
     /// Returns what is announced, in words.
     #[must_use]
@@ -318,6 +334,7 @@ impl Published {
             protected_for_ms: self.status.protected_for(now).map(whole_ms),
             store: StoreDocument {
                 kind: about.store.into(),
+                url: about.store_url.as_str().into(),
                 last_success_ms_ago: store.last_success.map(|then| whole_ms(then.elapsed_max(now))),
                 failures: store.failures,
                 last_error: store.error().map(|error| Cow::from(error.failure().message.as_ref())),

@@ -75,6 +75,7 @@ impl Running {
             instance: format!("{name}-1"),
             boot_id: String::new(),
             store: store.kind(),
+            store_url: "memory:".to_owned(),
             lease_duration: Duration::from_secs(15),
         };
         let first = Published {

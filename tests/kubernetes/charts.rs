@@ -156,10 +156,14 @@ fn tenure_accepts_the_flags_of_the_chart_without_a_warning() {
         assert_eq!(loaded.warnings, [], "{flags:?}");
         let settings = loaded.settings;
         assert_eq!(settings.election, "orders-tenure");
+        let leases = "https://10.0.0.1/apis/coordination.k8s.io/v1/namespaces";
         let expected = match values["store"].as_str() {
-            None => "kubernetes:shop/orders-tenure",
-            Some("azure") => "azure://orders/locks/shop/orders-tenure",
-            Some(url) => url,
+            None => format!("{leases}/shop/leases/orders-tenure"),
+            Some("azure") => {
+                "https://orders.blob.core.windows.net/locks/shop/orders-tenure".to_owned()
+            }
+            Some("kubernetes:locks/orders") => format!("{leases}/locks/leases/orders"),
+            Some(other) => panic!("the URL of {other} is not known here"),
         };
         assert_eq!(settings.store.to_string(), expected);
         let is_lease = matches!(settings.store, StoreSettings::Kubernetes(_));

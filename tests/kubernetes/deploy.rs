@@ -74,6 +74,11 @@ fn read(arguments: &[Value], variables: &Value, verb: Verb) -> config::Loaded {
     config::load(&flags, &environment, verb).unwrap_or_else(|faults| panic!("{faults}"))
 }
 
+/// Returns the URL of a Lease in the namespace of the pod.
+fn lease(name: &str) -> String {
+    format!("https://10.0.0.1/apis/coordination.k8s.io/v1/namespaces/shop/leases/{name}")
+}
+
 fn list(value: &Value) -> &[Value] {
     value.as_array().unwrap()
 }
@@ -181,7 +186,7 @@ fn the_component_adds_the_sidecar_that_the_chart_renders() {
 
     let loaded = read(list(&ours["args"]), &settings(&built)["data"], Verb::Run);
     assert_eq!(loaded.warnings, []);
-    assert_eq!(loaded.settings.store.to_string(), "kubernetes:shop/worker");
+    assert_eq!(loaded.settings.store.to_string(), lease("worker"));
     assert_eq!(loaded.settings.election, "worker");
     let grace = built.pod()["terminationGracePeriodSeconds"].as_u64().unwrap();
     assert!(grace >= Ending::of(&loaded.settings).seconds() + 25);
@@ -205,7 +210,7 @@ fn the_kustomization_of_the_readme_has_sidecar_settings_and_monitoring() {
         assert_eq!(built.container("tenure")["restartPolicy"], "Always", "{kind}");
         let loaded =
             read(list(&built.container("tenure")["args"]), &settings(&built)["data"], Verb::Run);
-        assert_eq!(loaded.settings.store.to_string(), "kubernetes:shop/orders");
+        assert_eq!(loaded.settings.store.to_string(), lease("orders"));
         assert_eq!(loaded.settings.timings.lease_duration.as_secs(), 30);
         let rule = built.the("PrometheusRule", "orders-tenure");
         assert_eq!(rule["spec"], yaml::document(&text("monitoring/rules.yaml")));
@@ -286,7 +291,7 @@ fn the_snippet_is_short_and_complete() {
     assert!(container["resources"]["limits"]["cpu"].is_null());
     let loaded = read(list(&container["args"]), &json!({}), Verb::Run);
     assert_eq!(loaded.warnings, []);
-    assert_eq!(loaded.settings.store.to_string(), "kubernetes:shop/orders");
+    assert_eq!(loaded.settings.store.to_string(), lease("orders"));
     // The operators' commands find the admin socket, in a volume of this container.
     let admin = list(&container["env"]).iter().find(|it| it["name"] == "TENURE_ADMIN").unwrap();
     let socket = admin["value"].as_str().unwrap().strip_prefix("unix:").unwrap();
@@ -320,7 +325,7 @@ fn exec_runs_in_another_image_from_the_copy_of_the_init_container() {
     }
     let loaded = read(&command[2..], &settings(&built)["data"], Verb::Exec);
     assert_eq!(loaded.warnings, []);
-    assert_eq!(loaded.settings.store.to_string(), "kubernetes:shop/batch");
+    assert_eq!(loaded.settings.store.to_string(), lease("batch"));
     let grace = built.pod()["terminationGracePeriodSeconds"].as_u64().unwrap();
     assert!(grace >= Ending::of(&loaded.settings).seconds());
 

@@ -36,7 +36,7 @@ pub(super) fn facts(heard: &Heard, now: Moment, style: Style) -> String {
     let waited = heard.sent.elapsed_max(now);
     let ago = |ms| format!("{} ago", spoken(Duration::from_millis(ms) + waited));
     rows.push((label, store.last_success_ms_ago.map_or("never".to_owned(), ago)));
-    rows.push(("store", harmless(&store.kind)));
+    rows.push(("store", harmless(&store.name())));
     let error = match &store.last_error {
         None => "none".to_owned(),
         Some(error) => {

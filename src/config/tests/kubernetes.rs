@@ -97,10 +97,11 @@ fn a_pod_reaches_its_own_cluster_as_its_service_account() {
     assert_eq!(lease.access.ca_file, Some(pod.path("ca.crt")));
     assert_eq!((lease.namespace.as_str(), lease.name.as_str()), ("prod", "orders"));
     assert_eq!(lease.request_timeout, Duration::from_secs(2));
-    assert_eq!(settings.store.to_string(), "kubernetes:prod/orders");
     let summary = settings.summary();
+    let lease = "https://10.0.0.1/apis/coordination.k8s.io/v1/namespaces/prod/leases/orders";
+    assert_eq!(settings.store.to_string(), lease);
     assert!(
-        summary.contains("store=kubernetes:prod/orders kube-api=https://10.0.0.1/ kube-route=none"),
+        summary.contains(&format!("store={lease} kube-api=https://10.0.0.1/ kube-route=none")),
         "{summary}"
     );
 }

@@ -65,6 +65,7 @@ fn with(options: ExecOptions) -> (Supervisor, Inbox) {
         instance: String::new(),
         boot_id: String::new(),
         store: "memory",
+        store_url: "memory:".to_owned(),
         lease_duration: s(15),
     };
     let (control, inbox) = Control::new();

@@ -68,7 +68,7 @@ impl LeaseDirectory {
             directory: settings.directory.components().collect(),
             is_private: settings.is_private,
             election: election.clone(),
-            lock: format!("{election}.lock"),
+            lock: settings.lock_file(),
             record: format!("{election}.json"),
             temporary: format!("{election}.tmp"),
             probe: format!("{election}.probe"),

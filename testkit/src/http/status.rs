@@ -44,6 +44,7 @@ pub fn about() -> About {
         instance: "us-1".to_owned(),
         boot_id: "5ca1ab1e-0000-4000-8000-000000000000".to_owned(),
         store: "azure",
+        store_url: "https://acct.blob.core.windows.net/box/orders".to_owned(),
         lease_duration: ms(15_000),
     }
 }
