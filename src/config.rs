@@ -56,6 +56,7 @@ pub use admin::Admin;
 pub use azure::{AzureCredential, AzureSettings};
 pub use command_line::CommandLine;
 pub use consul::ConsulSettings;
+pub(crate) use endpoint::is_loopback;
 pub use environment::Environment;
 pub use etcd::{EtcdSettings, EtcdUser};
 pub use exec_options::ExecOptions;

@@ -36,6 +36,33 @@ pub struct AzureSettings {
     pub no_proxy: Option<String>,
 }
 
+impl AzureSettings {
+    /// Returns the URL of the container.
+    pub(crate) fn container_url(&self) -> Url {
+        below(&self.endpoint, &self.container)
+    }
+
+    /// Returns the URL of a blob in the container, with one path segment for each part between
+    /// slashes.
+    pub(crate) fn blob_url(&self, name: &str) -> Url {
+        below(&self.container_url(), name)
+    }
+
+    /// Returns the URL of the blob with the lease and the record, without any secret.
+    #[must_use]
+    pub fn lock_url(&self) -> Url {
+        self.blob_url(&self.blob)
+    }
+}
+
+fn below(url: &Url, name: &str) -> Url {
+    let mut url = url.clone();
+    if let Ok(mut segments) = url.path_segments_mut() {
+        segments.pop_if_empty().extend(name.split('/'));
+    }
+    url
+}
+
 /// Credentials for Azure, in the order of preference.
 #[derive(Clone, Debug)]
 pub enum AzureCredential {

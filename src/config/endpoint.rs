@@ -27,7 +27,38 @@ pub(super) fn read(text: &str, write: &str, secrets: &str) -> Result<Url, Proble
     Ok(url)
 }
 
+/// Returns whether a URL refers to this host.
+pub(crate) fn is_loopback(url: &Url) -> bool {
+    url.host().is_some_and(|host| values::is_loopback(&host))
+}
+
 /// Returns whether requests to the URL may leave this machine in plain http.
 pub(super) fn is_remote_plain_http(url: &Url) -> bool {
-    url.scheme() == "http" && url.host().is_none_or(|host| !values::is_loopback(&host))
+    url.scheme() == "http" && !is_loopback(url)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn loopback_differs_from_other_hosts() {
+        for url in [
+            "http://127.0.0.1:10000/a",
+            "http://localhost/",
+            "http://acct.blob.LOCALHOST/",
+            "http://[::1]:1/",
+        ] {
+            assert!(is_loopback(&Url::parse(url).unwrap()), "{url}");
+        }
+        for url in [
+            "http://localhost.example.com/",
+            "http://notlocalhost/",
+            "http://10.0.0.1/",
+            "https://127.0.0.1.nip.io",
+            "mailto:localhost",
+        ] {
+            assert!(!is_loopback(&Url::parse(url).unwrap()), "{url}");
+        }
+    }
 }

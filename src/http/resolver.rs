@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -41,6 +41,11 @@ impl Resolver {
     pub(crate) async fn resolve(&self, host: &str, port: u16) -> Resolved {
         // URLs write IPv6 addresses in brackets, which the system does not accept.
         let host = host.trim_start_matches('[').trim_end_matches(']');
+        // Such a name is always this host (RFC 6761), and some systems ask a name server for it.
+        if host.to_ascii_lowercase().ends_with(".localhost") {
+            let here: [IpAddr; 2] = [Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()];
+            return Ok(here.map(|it| SocketAddr::new(it, port)).into());
+        }
         let question = self
             .pending()
             .entry(host.to_owned())
@@ -117,6 +122,13 @@ mod tests {
         assert_eq!(one.unwrap()[0].port(), 1);
         assert_eq!(other.unwrap()[0].port(), 2);
         assert!(resolver.pending().is_empty(), "an answer is kept");
+    }
+
+    #[tokio::test]
+    async fn a_name_below_localhost_is_this_host_without_a_lookup() {
+        let found = Resolver::default().resolve("acct.blob.Localhost", 7).now_or_never();
+        let found: Vec<_> = found.unwrap().unwrap().iter().map(ToString::to_string).collect();
+        assert_eq!(found, ["127.0.0.1:7", "[::1]:7"]);
     }
 
     #[tokio::test]

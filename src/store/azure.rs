@@ -21,10 +21,10 @@ use time::OffsetDateTime;
 use self::access::Access;
 use self::errors::{Op, classify, code, is_missing, not_azure};
 use self::record::Metadata;
-use self::transport::{ProxyRoute, is_loopback};
+use self::transport::ProxyRoute;
 use super::renewed::Renewed;
 use super::{BreakOutcome, Finding, LeaseAdmin, LeaseStore, Presence};
-use crate::config::AzureSettings;
+use crate::config::{AzureSettings, is_loopback};
 use crate::http::resolver::Resolver;
 use crate::lease::{
     Bid, Cause, Failure, Grant, LeaseId, Record, Rules, Snapshot, StoreError, Successor, Version,

@@ -16,10 +16,9 @@ use url::Url;
 
 use super::auth::Proof;
 use super::connection_string::{self, ConnectionString};
-use super::transport::is_loopback;
 use super::{VERSION, shared_key};
 use crate::clock;
-use crate::config::AzureSettings;
+use crate::config::{AzureSettings, is_loopback};
 
 /// The clients for the blob of one election, with one proof.
 pub(super) struct Access {

@@ -22,9 +22,9 @@ use super::errors::{Op, is_missing};
 use super::findings::{
     BLOB, CONNECTION, CONTAINER, LEASE, METADATA, NAMES, SIGN_IN, SKEW, SUBJECTS, TIER, TIMINGS,
 };
-use super::transport::is_loopback;
 use super::{Azure, date, header, record};
 use crate::clock::{self, Moment};
+use crate::config::is_loopback;
 use crate::lease::{LeaseId, Record, StoreError};
 use crate::store::Finding;
 use crate::store::finding::{Findings, TIMED, apart, of_timings};

@@ -9,7 +9,6 @@ use async_trait::async_trait;
 use azure_core::error::{Error, ErrorKind};
 use azure_core::http::headers::Headers;
 use azure_core::http::{AsyncRawResponse, Body, HttpClient, Method, Request};
-use url::{Host, Url};
 
 use crate::http::client::{self, BodyError, Cause as Fault};
 use crate::http::resolver::Resolver;
@@ -66,16 +65,6 @@ pub(super) fn client(
     }
     let client = builder.build().map_err(|_| settings("failed to set up the HTTP client"))?;
     Ok(Arc::new(Client(client)))
-}
-
-/// Returns whether a URL refers to this host.
-pub(super) fn is_loopback(url: &Url) -> bool {
-    match url.host() {
-        Some(Host::Domain(name)) => name.eq_ignore_ascii_case("localhost"),
-        Some(Host::Ipv4(address)) => address.is_loopback(),
-        Some(Host::Ipv6(address)) => address.is_loopback(),
-        None => false,
-    }
 }
 
 fn settings(message: &'static str) -> Failure {
@@ -166,6 +155,7 @@ mod tests {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::TcpListener;
     use tokio::time::timeout;
+    use url::Url;
 
     use super::*;
 
@@ -312,21 +302,6 @@ mod tests {
         let answer = timeout(PATIENCE, client.execute_request(&local)).await;
         let error = answer.expect("no proxy is asked").unwrap_err();
         assert!(transport_error(&error).message.contains("connection refused"), "{error}");
-    }
-
-    #[test]
-    fn loopback_differs_from_other_hosts() {
-        for url in ["http://127.0.0.1:10000/a", "http://localhost/", "http://[::1]:1/"] {
-            assert!(is_loopback(&Url::parse(url).unwrap()), "{url}");
-        }
-        for url in [
-            "http://localhost.example.com/",
-            "http://10.0.0.1/",
-            "https://127.0.0.1.nip.io",
-            "mailto:localhost",
-        ] {
-            assert!(!is_loopback(&Url::parse(url).unwrap()), "{url}");
-        }
     }
 
     #[test]
