@@ -3,4 +3,5 @@
 pub(crate) mod client;
 mod exchange;
 pub mod listener;
+pub(crate) mod reconnecting;
 pub(crate) mod resolver;

@@ -60,7 +60,7 @@ impl HttpClient {
 pub(crate) fn builder(tls: rustls::ClientConfig, resolver: Resolver) -> reqwest::ClientBuilder {
     reqwest::Client::builder()
         .tls_backend_preconfigured(tls)
-        .dns_resolver(Names(resolver))
+        .dns_resolver(Names { resolver, turn: 0 })
         .redirect(reqwest::redirect::Policy::none())
         .retry(reqwest::retry::never())
         .referer(false)
@@ -69,14 +69,23 @@ pub(crate) fn builder(tls: rustls::ClientConfig, resolver: Resolver) -> reqwest:
         .user_agent(USER)
 }
 
-struct Names(Resolver);
+/// Resolves the names of a client.
+pub(super) struct Names {
+    pub(super) resolver: Resolver,
+    /// Which of the addresses of a host is tried first.
+    pub(super) turn: usize,
+}
 
 impl Resolve for Names {
     fn resolve(&self, name: Name) -> Resolving {
-        let resolver = self.0.clone();
+        let (resolver, turn) = (self.resolver.clone(), self.turn);
         Box::pin(async move {
             match resolver.resolve(name.as_str(), 0).await {
-                Ok(found) => Ok::<Addrs, _>(Box::new(found.into_iter())),
+                Ok(mut found) => {
+                    let first = turn % found.len().max(1);
+                    found.rotate_left(first);
+                    Ok::<Addrs, _>(Box::new(found.into_iter()))
+                }
                 Err(why) => Err(Box::new(Unresolved(why)) as Box<dyn StdError + Send + Sync>),
             }
         })

@@ -15,7 +15,7 @@ use super::failure::KubeError;
 use crate::clock::{self, Moment};
 use crate::config::KubeAccess;
 use crate::files::{SmallFile, reason};
-use crate::http::client;
+use crate::http::reconnecting::{Idle, Reconnecting};
 use crate::http::resolver::Resolver;
 use crate::tls;
 
@@ -27,9 +27,9 @@ const PERIOD: Duration = Duration::from_secs(1);
 /// earlier read waits for a quarter of its own time at most, so that it can still be sent.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-/// From the end of a request to the closing of its connection. API servers keep idle connections
-/// for 90 s, middleboxes for at least a minute.
-const IDLE: Duration = Duration::from_secs(30);
+/// API servers keep idle connections for 90 s, middleboxes for at least a minute. Each connection that
+/// died unnoticed costs one request, and renew-deadline has time for one.
+const IDLE: Idle = Idle { time: Duration::from_secs(30), most: 1 };
 
 /// The largest files that are read: a token has one or two kilobytes, a bundle of certificate
 /// authorities some hundred.
@@ -39,7 +39,7 @@ const LARGEST_AUTHORITIES: u64 = 1024 * 1024;
 /// The client and token for a request.
 pub(super) struct Credentials {
     /// The client and its connections.
-    pub(super) client: reqwest::Client,
+    pub(super) client: Reconnecting,
     /// The value of `Authorization`, if there is a token.
     pub(super) token: Option<HeaderValue>,
     /// The contents of the files it was made from.
@@ -151,7 +151,7 @@ impl Access {
         Ok(Some(Credentials { client, token, files }))
     }
 
-    fn client(&self, authorities: Option<&[u8]>) -> Result<reqwest::Client, String> {
+    fn client(&self, authorities: Option<&[u8]>) -> Result<Reconnecting, String> {
         let settings = match authorities {
             Some(pem) => tls::trusting(tls::authorities(pem).ok_or_else(|| {
                 format!("{} contains no PEM certificate", named(self.authorities_file.as_ref()))
@@ -159,12 +159,7 @@ impl Access {
             None => tls::system_client(self.tls),
         };
         let settings = settings.map_err(|_| "failed to set up TLS".to_owned())?;
-        client::builder(settings, self.resolver.clone())
-            .pool_idle_timeout(IDLE)
-            // Each connection that died unnoticed costs one request, and renew-deadline has time
-            // for one.
-            .pool_max_idle_per_host(1)
-            .build()
+        Reconnecting::new(settings, self.resolver.clone(), IDLE, None)
             .map_err(|_| "failed to set up the HTTP client".to_owned())
     }
 

@@ -178,7 +178,8 @@ impl Kube {
         if let Some((kind, body)) = &ask.body {
             request = request.header(CONTENT_TYPE, *kind).body(body.clone());
         }
-        let answer = request.send().await.map_err(|error| broken(&error, self.host()))?;
+        let answer =
+            credentials.client.send(request).await.map_err(|error| broken(&error, self.host()))?;
         let code = answer.status().as_u16();
         if answer.status().is_success() {
             return Ok(answer);

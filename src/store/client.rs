@@ -17,6 +17,7 @@ use super::network::{NetworkError, load_tls};
 use crate::clock::{self, Moment};
 use crate::config::StoreTls;
 use crate::http::client::{self, Cause};
+use crate::http::reconnecting::{Idle, Reconnecting};
 use crate::http::resolver::Resolver;
 use crate::tls::{self, ClientTls};
 
@@ -24,13 +25,13 @@ use crate::tls::{self, ClientTls};
 /// one gains nothing.
 pub(super) const PERIOD: Duration = Duration::from_secs(1);
 
-/// From the end of a request to the closing of its connection.
-const IDLE: Duration = Duration::from_secs(30);
+/// Each connection that died unnoticed costs one request, and renew-deadline has time for one.
+const IDLE: Idle = Idle { time: Duration::from_secs(30), most: 1 };
 
 #[derive(Default)]
 struct Last {
     /// The client, and the TLS settings that it was made with.
-    client: Option<(Option<Arc<ClientConfig>>, reqwest::Client)>,
+    client: Option<(Option<Arc<ClientConfig>>, Reconnecting)>,
     /// When the files were last read.
     read: Option<Moment>,
 }
@@ -59,7 +60,7 @@ impl StoreClient {
     }
 
     /// Returns the client, with the files as they are now, or as last read if they cannot be read.
-    pub(super) async fn current(&self) -> Result<reqwest::Client, &'static str> {
+    pub(super) async fn current(&self) -> Result<Reconnecting, &'static str> {
         let known = |it: &Last| it.client.clone();
         let is_recent = |read: Moment| read.elapsed_max(clock::now()) < PERIOD;
         let kept = {
@@ -89,19 +90,13 @@ impl StoreClient {
         }
     }
 
-    fn make(&self, tls: Option<&ClientConfig>) -> Result<reqwest::Client, &'static str> {
+    fn make(&self, tls: Option<&ClientConfig>) -> Result<Reconnecting, &'static str> {
         const FAILED: &str = "failed to set up the HTTP client";
         let settings = match tls {
             Some(settings) => settings.clone(),
             None => tls::system_client(false).map_err(|_| FAILED)?,
         };
-        client::builder(settings, self.resolver.clone())
-            .pool_idle_timeout(IDLE)
-            // Each connection that died unnoticed costs one request, and renew-deadline has time for
-            // one.
-            .pool_max_idle_per_host(1)
-            .build()
-            .map_err(|_| FAILED)
+        Reconnecting::new(settings, self.resolver.clone(), IDLE, None).map_err(|_| FAILED)
     }
 
     fn last(&self) -> std::sync::MutexGuard<'_, Last> {
@@ -229,11 +224,12 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let name = listener.local_addr().unwrap().to_string();
         let client = StoreClient::open(None, Duration::from_secs(60)).unwrap();
-        let request = client.current().await.unwrap().get(format!("http://{name}/?token=SECRET"));
+        let client = client.current().await.unwrap();
+        let request = client.get(format!("http://{name}/?token=SECRET").parse().unwrap());
         let error = match answer {
             None => {
                 drop(listener);
-                request.send().await
+                client.send(request).await
             }
             Some(answer) => {
                 let serve = async {
@@ -244,7 +240,7 @@ mod tests {
                     }
                     stream.write_all(answer.as_bytes()).await.unwrap();
                 };
-                tokio::join!(serve, request.send()).1
+                tokio::join!(serve, client.send(request)).1
             }
         };
         let peer = Peer {

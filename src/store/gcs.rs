@@ -151,7 +151,7 @@ impl Bucket {
         if method == Method::POST {
             request = request.header(CONTENT_TYPE, "application/json").body(body);
         }
-        let answer = request.send().await.map_err(|error| self.broken(&error))?;
+        let answer = client.send(request).await.map_err(|error| self.broken(&error))?;
         let (status, headers) = (answer.status(), answer.headers().clone());
         let body = crate::http::client::body(answer, LONGEST_ANSWER).await;
         if status.is_success() {

@@ -165,7 +165,7 @@ impl Bucket {
             },
         )?;
         let request = client.request(method, url).headers(headers).body(body);
-        let answer = request.send().await.map_err(|error| self.broken(&error))?;
+        let answer = client.send(request).await.map_err(|error| self.broken(&error))?;
         let (status, headers) = (answer.status(), answer.headers().clone());
         if status.is_success() {
             return Ok(Answer { headers, body: self.body(answer).await? });

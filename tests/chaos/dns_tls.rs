@@ -1,5 +1,5 @@
-//! Faults 27 and 28: names that do not resolve and invalid certificates, in real processes on
-//! Azurite.
+//! Faults 27, 28 and 53: names that do not resolve or lead elsewhere, and invalid certificates, in real
+//! processes on Azurite.
 
 use testkit::faults::{fault_proxy, resolver, tls_front};
 use testkit::processes::{cluster, process};
@@ -8,7 +8,7 @@ use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use cluster::{Cluster, D, DEADLINE, RETRY, SLACK};
-use fault_proxy::{Call, Door, FaultProxy};
+use fault_proxy::{Call, Door, Fault, FaultProxy};
 use process::{Process, until};
 use resolver::{Reply, Resolver};
 use rustix::process::Signal;
@@ -135,6 +135,34 @@ fn fault_27_a_new_address_is_used_as_soon_as_the_old_one_fails() {
     until(SLACK, "it is sure of its lease", || {
         (cluster.candidates[0].state()? == "leader").then_some(())
     });
+    cluster.verdict_with_order(&[], &["c0"]);
+}
+
+#[test]
+fn fault_53_an_address_that_only_refuses_is_left_for_the_new_one_within_the_deadline() {
+    let (cluster, resolver) =
+        by_name(Cluster::behind_proxies("fault-53").patient(), Reply::Address(Ipv4Addr::LOCALHOST));
+    cluster.leads(0, SLACK);
+    cluster.renews(0);
+    let old = &cluster.proxies[0];
+    let host = Ipv4Addr::new(127, 0, 0, 2);
+    let store = cluster.endpoint().socket_addrs(|| None).unwrap()[0];
+    let new = FaultProxy::start_on((host, old.address.port()), store);
+    let moves =
+        [(403, old, &new, host), (421, &new, old, Ipv4Addr::LOCALHOST), (503, old, &new, host)];
+    for (status, from, to, host) in moves {
+        resolver.reply(Reply::Address(host));
+        let refusal = format!("HTTP/1.1 {status} Refused\r\ncontent-length: 0\r\n\r\n");
+        from.always(Call::Any, Fault::Garbage(refusal.into_bytes()));
+        to.take_log();
+        until(DEADLINE, &format!("after {status}, a renewal comes by the new address"), || {
+            to.log().iter().any(|it| it.call == Call::Renew && it.status == 200).then_some(())
+        });
+        until(SLACK, "it is sure of its lease", || {
+            (cluster.candidates[0].state()? == "leader").then_some(())
+        });
+        from.heal();
+    }
     cluster.verdict_with_order(&[], &["c0"]);
 }
 

@@ -11,16 +11,20 @@ use azure_core::http::headers::Headers;
 use azure_core::http::{AsyncRawResponse, Body, HttpClient, Method, Request};
 
 use crate::http::client::{self, BodyError, Cause as Fault};
+use crate::http::reconnecting::{Idle, Reconnecting, is_ordinary};
 use crate::http::resolver::Resolver;
 use crate::lease::{Cause, Failure};
 
-/// From the end of a request to the closing of its connection. Shorter than the 5 s after which
-/// Azurite and many middleboxes close theirs, so that a renewal rarely meets a connection that is
-/// being closed; longer than the default retry-period, so that a leader keeps its connection.
-const IDLE: Duration = Duration::from_secs(4);
+/// Shorter than the 5 s after which Azurite and many middleboxes close theirs, so that a renewal rarely
+/// meets a connection that is being closed; longer than the default retry-period, so that a leader
+/// keeps its connection.
+const IDLE: Idle = Idle { time: Duration::from_secs(4), most: 2 };
 
 /// The longest answer that is read; the expected ones have a few hundred bytes.
 const LONGEST_ANSWER: usize = 256 * 1024;
+
+/// The header that each answer of Azure has.
+pub(super) const REQUEST_ID: &str = "x-ms-request-id";
 
 /// Which proxy requests go through.
 #[derive(Clone, Copy, Debug)]
@@ -54,16 +58,18 @@ pub(super) fn client(
     tls: bool,
     resolver: &Resolver,
 ) -> Result<Arc<dyn HttpClient>, Failure> {
-    let mut builder = client::builder(tls_settings(tls)?, resolver.clone())
-        .pool_idle_timeout(IDLE)
-        .pool_max_idle_per_host(2);
-    if let ProxyRoute::Proxied { proxy: Some(proxy), except } = route {
-        let proxy = reqwest::Proxy::https(proxy)
-            .map_err(|_| settings("HTTPS_PROXY is not a proxy URL such as http://proxy:3128"))?;
-        let except = format!("localhost,127.0.0.0/8,::1,{}", except.unwrap_or_default());
-        builder = builder.proxy(proxy.no_proxy(reqwest::NoProxy::from_string(&except)));
-    }
-    let client = builder.build().map_err(|_| settings("failed to set up the HTTP client"))?;
+    let proxy = match route {
+        ProxyRoute::Proxied { proxy: Some(proxy), except } => {
+            let proxy = reqwest::Proxy::https(proxy).map_err(|_| {
+                settings("HTTPS_PROXY is not a proxy URL such as http://proxy:3128")
+            })?;
+            let except = format!("localhost,127.0.0.0/8,::1,{}", except.unwrap_or_default());
+            Some(proxy.no_proxy(reqwest::NoProxy::from_string(&except)))
+        }
+        _ => None,
+    };
+    let client = Reconnecting::new(tls_settings(tls)?, resolver.clone(), IDLE, proxy)
+        .map_err(|_| settings("failed to set up the HTTP client"))?;
     Ok(Arc::new(Client(client)))
 }
 
@@ -76,13 +82,14 @@ fn tls_settings(wanted: bool) -> Result<rustls::ClientConfig, Failure> {
 }
 
 #[derive(Debug)]
-struct Client(reqwest::Client);
+struct Client(Reconnecting);
 
 #[async_trait]
 impl HttpClient for Client {
     async fn execute_request(&self, request: &Request) -> azure_core::Result<AsyncRawResponse> {
         let host = request.url().host_str().unwrap_or_default();
-        let response = self.0.execute(outgoing(request)?).await.map_err(|e| broken(&e, host))?;
+        let response = self.0.execute(outgoing(request)?, is_of_azure).await;
+        let response = response.map_err(|error| broken(&error, host))?;
         let status = response.status().as_u16();
         let mut headers = Headers::new();
         for (name, value) in response.headers() {
@@ -98,6 +105,12 @@ impl HttpClient for Client {
         })?;
         Ok(AsyncRawResponse::from_bytes(status.into(), headers, body))
     }
+}
+
+/// Returns whether Azure gives such an answer in its ordinary work. One without an id of its request is
+/// from a server in its place.
+fn is_of_azure(answer: &reqwest::Response) -> bool {
+    is_ordinary(answer.status()) && answer.headers().contains_key(REQUEST_ID)
 }
 
 fn outgoing(request: &Request) -> azure_core::Result<reqwest::Request> {

@@ -276,7 +276,7 @@ impl Call<'_> {
         if let Some(body) = body {
             request = request.header(CONTENT_TYPE, "application/json").body(body.to_string());
         }
-        let answer = request.send().await.map_err(|error| broken(&error, self.server()))?;
+        let answer = client.send(request).await.map_err(|error| broken(&error, self.server()))?;
         let status = answer.status();
         let index = answer.headers().get(INDEX).and_then(|it| it.to_str().ok()?.parse().ok());
         let date = date(answer.headers());

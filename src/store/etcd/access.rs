@@ -13,6 +13,7 @@ use reqwest::header::HeaderValue;
 use super::errors::EtcdError;
 use crate::clock::{self, Moment};
 use crate::config::{EtcdSettings, EtcdUser};
+use crate::http::reconnecting::Reconnecting;
 use crate::store::client::{PERIOD, StoreClient};
 use crate::store::secret::Secret;
 
@@ -50,7 +51,7 @@ pub(super) struct Access {
 
 /// What a request is sent with.
 pub(super) struct Credentials {
-    pub(super) client: reqwest::Client,
+    pub(super) client: Reconnecting,
     /// The login to sign in with first, where there is no token.
     pub(super) login: Option<Login>,
     /// The value of `Authorization`.

@@ -103,7 +103,7 @@ impl Call<'_> {
             let known = self.gateway.access.credentials().await?;
             let mut url = self.turn.url();
             url.set_path("/version");
-            let answer = known.client.get(url).send().await;
+            let answer = known.client.send(known.client.get(url)).await;
             let answer = answer.map_err(|error| broken(&error, self.member()))?;
             let Told { etcdserver } = self.decode(&self.body(answer).await?)?;
             Ok(etcdserver)
@@ -220,7 +220,8 @@ impl Call<'_> {
             request = request.header(AUTHORIZATION, token.clone());
         }
         let request = request.body(body.to_string());
-        let answer = request.send().await.map_err(|error| broken(&error, self.member()))?;
+        let answer =
+            known.client.send(request).await.map_err(|error| broken(&error, self.member()))?;
         let status = answer.status();
         if status.is_success() {
             return Ok(answer);

@@ -25,6 +25,7 @@ use crate::clock;
 use crate::config::{GoogleCredential, StoreTls};
 use crate::files::{SmallFile, reason};
 use crate::http::client::{self, BodyError};
+use crate::http::reconnecting::Reconnecting;
 use crate::lease::text::is_printable;
 use crate::lease::{Cause, Failure};
 use crate::store::client::StoreClient;
@@ -226,7 +227,7 @@ impl Identity {
             IdentitySource::Machine(endpoint) => {
                 let mut url = endpoint.clone();
                 url.set_path("/computeMetadata/v1/instance/service-accounts/default/token");
-                given(&answer(client.get(url).header("metadata-flavor", "Google")).await?)
+                given(&answer(&client, client.get(url).header("metadata-flavor", "Google")).await?)
             }
             IdentitySource::File(path) => {
                 let content = SmallFile::new(path, LARGEST as u64).read(READ_BOUND).await;
@@ -240,7 +241,7 @@ impl Identity {
 
 /// Asks with what a file has.
 async fn of_file(
-    client: &reqwest::Client,
+    client: &Reconnecting,
     file: CredentialFile,
 ) -> Result<(String, OffsetDateTime), String> {
     let form = |url: Url, pairs: &[(&str, &str)]| {
@@ -259,7 +260,7 @@ async fn of_file(
             let assertion = signed(&private_key, &private_key_id, &claims)?;
             let grant = "urn:ietf:params:oauth:grant-type:jwt-bearer";
             let pairs = [("grant_type", grant), ("assertion", assertion.as_str())];
-            given(&answer(form(token_uri, &pairs)).await?)
+            given(&answer(client, form(token_uri, &pairs)).await?)
         }
         CredentialFile::AuthorizedUser { client_id, client_secret, refresh_token, token_uri } => {
             let usual = || Url::parse(TOKENS).map_err(|error| error.to_string());
@@ -269,7 +270,7 @@ async fn of_file(
                 ("client_secret", client_secret.as_str()),
                 ("refresh_token", refresh_token.as_str()),
             ];
-            given(&answer(form(token_uri.map_or_else(usual, Ok)?, &pairs)).await?)
+            given(&answer(client, form(token_uri.map_or_else(usual, Ok)?, &pairs)).await?)
         }
         CredentialFile::ExternalAccount(it) => {
             let ExternalAccount {
@@ -293,15 +294,16 @@ async fn of_file(
                 ("subject_token", subject.as_str()),
                 ("subject_token_type", subject_token_type.as_str()),
             ];
-            let exchanged = given(&answer(form(token_url, &pairs)).await?)?;
+            let exchanged = given(&answer(client, form(token_url, &pairs)).await?)?;
             let Some(url) = service_account_impersonation_url else { return Ok(exchanged) };
             let asked = client
                 .post(url)
                 .header(AUTHORIZATION, format!("Bearer {}", exchanged.0))
                 .header(CONTENT_TYPE, "application/json")
                 .body(json!({"scope": [SCOPE], "lifetime": "3600s"}).to_string());
-            let Lent { access_token, expire_time } = serde_json::from_slice(&answer(asked).await?)
-                .map_err(|_| "the answer has no token".to_owned())?;
+            let Lent { access_token, expire_time } =
+                serde_json::from_slice(&answer(client, asked).await?)
+                    .map_err(|_| "the answer has no token".to_owned())?;
             let end = OffsetDateTime::parse(&expire_time, &Rfc3339)
                 .map_err(|_| "the answer has no date of expiry".to_owned())?;
             Ok((access_token, end))
@@ -311,7 +313,7 @@ async fn of_file(
 
 impl CredentialSource {
     /// Returns the token of another cloud or cluster, which replaces it before it expires.
-    async fn token(&self, client: &reqwest::Client) -> Result<String, String> {
+    async fn token(&self, client: &Reconnecting) -> Result<String, String> {
         let content = match (&self.file, &self.url) {
             (Some(path), _) => {
                 let read = SmallFile::new(path, LARGEST as u64).read(READ_BOUND).await;
@@ -324,7 +326,7 @@ impl CredentialSource {
                 for (name, value) in &self.headers {
                     asked = asked.header(name, value.as_str().unwrap_or_default());
                 }
-                answer(asked).await?
+                answer(client, asked).await?
             }
             (None, None) => {
                 return Err(
@@ -362,8 +364,8 @@ fn signed(key: &str, key_id: &str, claims: &Value) -> Result<String, String> {
 }
 
 /// Sends a request; returns the body of an answer that is a success.
-async fn answer(request: RequestBuilder) -> Result<Vec<u8>, String> {
-    let answer = request.send().await.map_err(|error| client::reason(&error))?;
+async fn answer(client: &Reconnecting, request: RequestBuilder) -> Result<Vec<u8>, String> {
+    let answer = client.send(request).await.map_err(|error| client::reason(&error))?;
     let status = answer.status();
     let body = client::body(answer, LARGEST).await.map_err(|error| match error {
         BodyError::Broken(error) => client::reason(&error),

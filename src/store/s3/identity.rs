@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use reqwest::header::{ACCEPT, AUTHORIZATION, HeaderValue};
-use reqwest::{RequestBuilder, Url};
+use reqwest::{Method, RequestBuilder, Url};
 use serde::Deserialize;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
@@ -17,6 +17,7 @@ use super::xml::Elements;
 use crate::config::{AwsCredential, StoreTls};
 use crate::files::{SmallFile, reason};
 use crate::http::client::{self, BodyError};
+use crate::http::reconnecting::Reconnecting;
 use crate::lease::text::is_printable;
 use crate::lease::{Cause, Failure};
 use crate::store::client::StoreClient;
@@ -142,7 +143,7 @@ impl Identity {
                     .header("content-type", "application/x-www-form-urlencoded")
                     .header(ACCEPT, "application/xml")
                     .body(body);
-                of_role(&answer(request).await?)
+                of_role(&answer(&client, request).await?)
             }
             IdentitySource::Container { url, token } => {
                 let mut request = client.get(url.clone());
@@ -152,7 +153,7 @@ impl Identity {
                     request =
                         request.header(AUTHORIZATION, HeaderValue::try_from(token).map_err(unfit)?);
                 }
-                given(&answer(request).await?)
+                given(&answer(&client, request).await?)
             }
             IdentitySource::Machine { endpoint } => {
                 let at = |path: &str| {
@@ -161,17 +162,17 @@ impl Identity {
                     url
                 };
                 let asked = client
-                    .put(at("api/token"))
+                    .request(Method::PUT, at("api/token"))
                     .header("x-aws-ec2-metadata-token-ttl-seconds", MACHINE_SESSION);
-                let token = text(answer(asked).await?)?;
+                let token = text(answer(&client, asked).await?)?;
                 let get = |path: &str| {
                     client.get(at(path)).header("x-aws-ec2-metadata-token", token.as_str())
                 };
                 let roles = "meta-data/iam/security-credentials/";
-                let role = text(answer(get(roles)).await?)?;
+                let role = text(answer(&client, get(roles)).await?)?;
                 let role = role.lines().next().filter(|it| is_plain(it));
                 let role = role.ok_or("this machine has no role")?;
-                given(&answer(get(&format!("{roles}{role}"))).await?)
+                given(&answer(&client, get(&format!("{roles}{role}"))).await?)
             }
         }
     }
@@ -192,8 +193,8 @@ async fn token(file: &Path) -> Result<String, String> {
 }
 
 /// Sends a request; returns the body of an answer that is a success.
-async fn answer(request: RequestBuilder) -> Result<Vec<u8>, String> {
-    let answer = request.send().await.map_err(|error| client::reason(&error))?;
+async fn answer(client: &Reconnecting, request: RequestBuilder) -> Result<Vec<u8>, String> {
+    let answer = client.send(request).await.map_err(|error| client::reason(&error))?;
     let status = answer.status();
     let body = client::body(answer, LARGEST).await.map_err(|error| match error {
         BodyError::Broken(error) => client::reason(&error),
