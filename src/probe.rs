@@ -17,7 +17,7 @@ use tokio::time::{MissedTickBehavior, interval, timeout};
 
 use crate::clock::Moment;
 use crate::config::{self, Probe, duration};
-use crate::http::client::HttpClient;
+use crate::http::client;
 use crate::http::resolver::Resolver;
 use crate::status::{ProbeResult, Published};
 
@@ -70,7 +70,8 @@ impl Probes {
         let resolver = Resolver::default();
         let asks = |it: &Probe| matches!(it, Probe::Http(_));
         let client = if settings.probes.iter().any(asks) {
-            Some(HttpClient::new(settings.probes.iter().any(tls), resolver.clone())?)
+            let tls = settings.probes.iter().any(tls);
+            Some(client::each_alone(tls, resolver.clone(), settings.timeout)?)
         } else {
             None
         };

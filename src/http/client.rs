@@ -8,57 +8,32 @@
 use std::error::Error as StdError;
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
-use reqwest::{Request, StatusCode};
+use reqwest::{Client, ClientBuilder, RequestBuilder, StatusCode};
 
-use super::exchange::exchange;
 use super::resolver::Resolver;
 use crate::tls;
 
-/// The name of this client.
-pub(super) const USER: &str = concat!("tenure/", env!("CARGO_PKG_VERSION"));
-
-/// An HTTP client; clones share its TLS settings.
-#[derive(Clone)]
-pub(crate) struct HttpClient {
-    /// Builds the requests, and sends none.
-    requests: reqwest::Client,
-    tls: Arc<rustls::ClientConfig>,
-    resolver: Resolver,
+/// Creates the client for probes or webhooks. `tls` says whether any request uses TLS, and `time` is the
+/// longest time of a request: the addresses of a host share it, so that one that does not answer leaves
+/// time for the next.
+pub(crate) fn each_alone(tls: bool, resolver: Resolver, time: Duration) -> anyhow::Result<Client> {
+    let builder = builder(tls::system_client(tls)?, resolver);
+    Ok(builder.pool_max_idle_per_host(0).connect_timeout(time).build()?)
 }
 
-impl HttpClient {
-    /// Creates a client; `tls` says whether any request uses TLS.
-    pub(crate) fn new(tls: bool, resolver: Resolver) -> anyhow::Result<Self> {
-        let requests = builder(tls::system_client(false)?, resolver.clone()).build()?;
-        Ok(Self { requests, tls: Arc::new(tls::system_client(tls)?), resolver })
-    }
-
-    /// Builds a GET request.
-    pub(crate) fn get(&self, url: &url::Url) -> reqwest::RequestBuilder {
-        self.requests.get(url.clone())
-    }
-
-    /// Builds a POST request.
-    pub(crate) fn post(&self, url: &url::Url) -> reqwest::RequestBuilder {
-        self.requests.post(url.clone())
-    }
-
-    /// Sends a request; returns the status once the response headers have arrived, or why there is
-    /// none.
-    pub(crate) async fn send(
-        &self,
-        request: reqwest::Result<Request>,
-    ) -> Result<StatusCode, String> {
-        let request = request.map_err(|_| "failed to build the request".to_owned())?;
-        exchange(&self.tls, &self.resolver, &request).await
-    }
+/// Sends a request; returns the status once the head of the answer has arrived, or why there is none. The
+/// body is not read, and the connection ends.
+pub(crate) async fn status(request: RequestBuilder) -> Result<StatusCode, String> {
+    let answer = request.send().await.map_err(|error| reason(&error))?;
+    Ok(answer.status())
 }
 
 /// Returns a builder of a client without retries, redirects and proxies.
-pub(crate) fn builder(tls: rustls::ClientConfig, resolver: Resolver) -> reqwest::ClientBuilder {
-    reqwest::Client::builder()
+pub(crate) fn builder(tls: rustls::ClientConfig, resolver: Resolver) -> ClientBuilder {
+    Client::builder()
         .tls_backend_preconfigured(tls)
         .dns_resolver(Names { resolver, turn: 0 })
         .redirect(reqwest::redirect::Policy::none())
@@ -66,7 +41,7 @@ pub(crate) fn builder(tls: rustls::ClientConfig, resolver: Resolver) -> reqwest:
         .referer(false)
         .no_proxy()
         .http1_only()
-        .user_agent(USER)
+        .user_agent(concat!("tenure/", env!("CARGO_PKG_VERSION")))
 }
 
 /// Resolves the names of a client.
@@ -129,8 +104,15 @@ pub(crate) fn reason(error: &reqwest::Error) -> String {
         Cause::Io(kind) => format!("the connection broke: {kind}"),
         Cause::Unresolved(why) => why,
         Cause::Other if error.is_connect() => "cannot connect".to_owned(),
+        Cause::Other if is_head_too_long(error) => "the head of the answer is too long".to_owned(),
         Cause::Other => "the connection broke, or the answer is not HTTP".to_owned(),
     }
+}
+
+/// Returns whether the head of the answer has more bytes or headers than hyper reads.
+fn is_head_too_long(error: &(dyn StdError + 'static)) -> bool {
+    let is_too_long = error.downcast_ref().is_some_and(hyper::Error::is_parse_too_large);
+    is_too_long || error.source().is_some_and(is_head_too_long)
 }
 
 /// The cause of an error.

@@ -1,36 +1,17 @@
-//! Resolves host names through the system, with one request at a time for each name, and connects to them.
+//! Resolves host names through the system, with one request at a time for each name.
 //!
 //! The system's resolver blocks a thread until it answers, which takes half a minute if no name
 //! server responds. Concurrent requests for a name share the result, so that frequent probes do not
 //! block more threads. Results are not cached.
 
 use std::collections::HashMap;
-use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
+use futures::FutureExt;
 use futures::future::{BoxFuture, Shared};
-use futures::stream::FuturesUnordered;
-use futures::{FutureExt, StreamExt};
-use tokio::net::TcpStream;
-use tokio::time::timeout;
-
-/// From one attempt to connect to the next, to another address of the host.
-const STAGGER: Duration = Duration::from_millis(300);
 
 type Resolved = Result<Vec<SocketAddr>, Arc<str>>;
-
-/// Why there is no connection.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum Unconnected {
-    /// The name has no address.
-    #[error("{0}")]
-    Unresolved(Arc<str>),
-    /// No address accepts a connection.
-    #[error("{0}")]
-    Io(io::ErrorKind),
-}
 
 /// Resolves names; clones share pending requests.
 #[derive(Clone, Default)]
@@ -56,15 +37,6 @@ impl Resolver {
         Ok(answer?.into_iter().map(|it| SocketAddr::new(it.ip(), port)).collect())
     }
 
-    /// Connects to a host: to the first of its addresses that accepts a connection.
-    pub(crate) async fn connect(&self, host: &str, port: u16) -> Result<TcpStream, Unconnected> {
-        let addresses = self.resolve(host, port).await.map_err(Unconnected::Unresolved)?;
-        let stream = connect(addresses).await.map_err(|it| Unconnected::Io(it.kind()))?;
-        // Best effort: requests are small.
-        let _ = stream.set_nodelay(true);
-        Ok(stream)
-    }
-
     /// Returns how many names are being resolved.
     #[cfg(test)]
     pub(crate) fn lookups(&self) -> usize {
@@ -75,23 +47,6 @@ impl Resolver {
         &self,
     ) -> std::sync::MutexGuard<'_, HashMap<String, Shared<BoxFuture<'static, Resolved>>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// Connects to the first address that accepts a connection. The next is tried once one has failed,
-/// or takes long; otherwise returns the last error.
-async fn connect(addresses: Vec<SocketAddr>) -> io::Result<TcpStream> {
-    let mut rest = addresses.into_iter();
-    let mut attempts = FuturesUnordered::new();
-    let mut last = io::Error::from(io::ErrorKind::AddrNotAvailable);
-    loop {
-        attempts.extend(rest.next().map(TcpStream::connect));
-        match timeout(STAGGER, attempts.next()).await {
-            Ok(Some(Ok(stream))) => return Ok(stream),
-            Ok(Some(Err(error))) => last = error,
-            Ok(None) => return Err(last),
-            Err(_) => {}
-        }
     }
 }
 

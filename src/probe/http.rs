@@ -4,17 +4,17 @@
 use url::Url;
 
 use super::Outcome;
-use crate::http::client::HttpClient;
+use crate::http::client;
 
 /// A probe of this kind.
 pub(super) struct Http {
     pub(super) url: Url,
-    pub(super) client: HttpClient,
+    pub(super) client: reqwest::Client,
 }
 
 impl Http {
     pub(super) async fn probe(&self) -> Outcome {
-        match self.client.send(self.client.get(&self.url).build()).await {
+        match client::status(self.client.get(self.url.clone())).await {
             Ok(code) if code.is_success() => Outcome::success(code.to_string()),
             Ok(code) if code.is_redirection() => {
                 Outcome::failure(format!("{code}; redirects are not followed"))

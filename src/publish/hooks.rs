@@ -13,7 +13,7 @@ use tokio::sync::watch;
 
 use crate::clock::{LONGEST_SLEEP, Moment};
 use crate::config::{self, Hook};
-use crate::http::client::HttpClient;
+use crate::http::client;
 use crate::http::resolver::Resolver;
 use crate::metrics::Metrics;
 use crate::status::{About, Published};
@@ -78,7 +78,7 @@ impl Outcome {
 /// The hooks of one election.
 pub struct Hooks {
     settings: config::Hooks,
-    client: Option<HttpClient>,
+    client: Option<reqwest::Client>,
     about: About,
     metrics: Metrics,
     /// The URL of the status listener, for the commands.
@@ -101,7 +101,10 @@ impl Hooks {
         let webhooks = || settings.iter().map(|(_, it)| it).filter(|it| is_webhook(it));
         let client = match webhooks().next() {
             None => None,
-            Some(_) => Some(HttpClient::new(webhooks().any(over_tls), Resolver::default())?),
+            Some(_) => {
+                let tls = webhooks().any(over_tls);
+                Some(client::each_alone(tls, Resolver::default(), settings.timeout)?)
+            }
         };
         settings.iter().for_each(|(name, _)| metrics.expect_hook(name));
         Ok(Self { settings, client, about, metrics, url, now })

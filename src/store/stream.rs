@@ -1,18 +1,26 @@
 //! The connection to a server of a store that is not spoken to by HTTP.
 
 use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
+use futures::StreamExt;
+use futures::stream::FuturesUnordered;
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
+use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 
 use super::network::NetworkError;
 use crate::config::Address;
 use crate::http::client::{self, Cause};
-use crate::http::resolver::{Resolver, Unconnected};
+use crate::http::resolver::Resolver;
+
+/// From one attempt to connect to the next, to another address of the host.
+const STAGGER: Duration = Duration::from_millis(300);
 
 /// A connection in plain text or by TLS.
 pub(super) trait Stream: AsyncRead + AsyncWrite + Send + Sync + Unpin {}
@@ -38,13 +46,31 @@ pub(super) async fn connect_in_plain_text(
     server: &Address,
     resolver: &Resolver,
 ) -> Result<TcpStream, NetworkError> {
-    let connected = resolver.connect(&server.host.to_string(), server.port).await;
-    connected.map_err(|error| match error {
-        Unconnected::Unresolved(why) => NetworkError::Unreachable(format!("{why}: check --store")),
-        Unconnected::Io(kind) => {
-            NetworkError::Disconnected(format!("cannot connect to {server}: {kind}"))
+    let found = resolver.resolve(&server.host.to_string(), server.port).await;
+    let found = found.map_err(|why| NetworkError::Unreachable(format!("{why}: check --store")))?;
+    let stream = first(found).await.map_err(|error| {
+        NetworkError::Disconnected(format!("cannot connect to {server}: {}", error.kind()))
+    })?;
+    // Best effort: requests are small.
+    let _ = stream.set_nodelay(true);
+    Ok(stream)
+}
+
+/// Connects to the first address that accepts a connection. The next is tried once one has failed,
+/// or takes long; otherwise returns the last error.
+async fn first(addresses: Vec<SocketAddr>) -> io::Result<TcpStream> {
+    let mut rest = addresses.into_iter();
+    let mut attempts = FuturesUnordered::new();
+    let mut last = io::Error::from(io::ErrorKind::AddrNotAvailable);
+    loop {
+        attempts.extend(rest.next().map(TcpStream::connect));
+        match timeout(STAGGER, attempts.next()).await {
+            Ok(Some(Ok(stream))) => return Ok(stream),
+            Ok(Some(Err(error))) => last = error,
+            Ok(None) => return Err(last),
+            Err(_) => {}
         }
-    })
+    }
 }
 
 /// Begins TLS on a connection.

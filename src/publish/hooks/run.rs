@@ -8,7 +8,7 @@ use reqwest::header::CONTENT_TYPE;
 use super::queue::HookEvent;
 use super::{Name, Outcome};
 use crate::config::{CommandLine, HOOK_GRACE, Hook, Withheld, duration};
-use crate::http::client::HttpClient;
+use crate::http::client;
 use crate::process::command::{self, Bounds, CommandExit, Output, Variable};
 use crate::status::document::Document;
 
@@ -49,7 +49,7 @@ pub(super) async fn by_command(
 
 /// Posts the status document to a webhook.
 pub(super) async fn by_webhook(
-    client: &HttpClient,
+    client: &reqwest::Client,
     url: &url::Url,
     event: HookEvent,
     document: &Document<'_>,
@@ -57,14 +57,14 @@ pub(super) async fn by_webhook(
 ) -> HookResult {
     let body = serde_json::to_vec(document).expect("a document is JSON");
     let mut request = client
-        .post(url)
+        .post(url.clone())
         .header(CONTENT_TYPE, "application/json")
         .header("tenure-event", event.name.event())
         .body(body);
     if let Some(term) = event.term {
         request = request.header("tenure-term", term);
     }
-    let answer = tokio::time::timeout(time, client.send(request.build())).await;
+    let answer = tokio::time::timeout(time, client::status(request)).await;
     let (outcome, words) = match answer {
         Ok(Ok(code)) if code.is_success() => (Outcome::Ok, code.to_string()),
         Ok(Ok(code)) => (Outcome::Failed, code.to_string()),
