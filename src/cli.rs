@@ -43,6 +43,7 @@ mod watch_news;
 pub use admin_client::AdminArgs;
 pub use client::UrlArgs;
 pub use settings::{ExecSettingsArgs, SettingsArgs};
+pub use terminal::ColourArgs;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -143,6 +144,9 @@ pub struct Cli {
     /// What to do.
     #[command(subcommand)]
     pub command: Command,
+    /// When to use colours.
+    #[command(flatten)]
+    pub colour: ColourArgs,
 }
 
 /// The verbs.

@@ -117,7 +117,7 @@ impl Metrics {
             ),
             dropped_lines: registrar.counter(
                 "tenure_log_lines_dropped_total",
-                "Log lines dropped because the log was not read fast enough.",
+                "Log lines dropped because the log was not read fast enough, or too many came from one place.",
             ),
             healthy: registrar.gauge(
                 "tenure_healthy",

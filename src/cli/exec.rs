@@ -156,7 +156,6 @@ async fn lead(
 ) -> anyhow::Result<ExitCode> {
     let mut signals = Signals::of_exec()?;
     let dropped = logs.dropped();
-    let dropped = Box::new(move || dropped.dropped_lines());
     let mut variables = vec![
         ("TENURE_ELECTION", settings.election.clone().into()),
         ("TENURE_IDENTITY", settings.identity.clone().into()),

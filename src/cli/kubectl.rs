@@ -15,7 +15,7 @@ use futures::StreamExt;
 use futures::stream;
 
 use super::operate::HoldOff;
-use super::terminal::{Output, Style, complain, harmless, print};
+use super::terminal::{ColourArgs, Output, Style, complain, harmless, print};
 use crate::clock;
 use crate::config::{Environment, Problem, arguments, duration};
 
@@ -80,6 +80,8 @@ Example:
 pub struct Plugin {
     #[command(subcommand)]
     verb: Verb,
+    #[command(flatten)]
+    colour: ColourArgs,
 }
 
 /// The verbs.

@@ -57,7 +57,6 @@ async fn sidecar(
 ) -> anyhow::Result<ExitCode> {
     let signals = Signals::of_run()?;
     let dropped = logs.dropped();
-    let dropped = Box::new(move || dropped.dropped_lines());
     let (control, orders) = Control::new();
     let to_drive = (control.clone(), orders);
     // Signals are handled from here on, whatever the start waits for.

@@ -4,6 +4,12 @@
 use std::io::{self, ErrorKind, IsTerminal, Write};
 use std::process::ExitCode;
 
+use anstream::adapter::strip_str;
+use anstream::{AutoStream, ColorChoice};
+use clap::ValueEnum;
+use clap::builder::styling::{AnsiColor, Effects, Style as Look};
+use unicode_width::UnicodeWidthStr;
+
 use crate::config::Environment;
 use crate::lease::text::is_printable;
 
@@ -88,22 +94,18 @@ pub(super) struct Style {
 }
 
 impl Style {
-    /// Determines the style of standard output: colour on a terminal only and not with `NO_COLOR`;
-    /// characters beyond ASCII if the locale is UTF-8.
+    /// Determines the style of standard output: colour as [`colour_when`] says; characters beyond ASCII
+    /// on a terminal only, if the locale is UTF-8.
     pub(super) fn of_stdout(environment: &Environment) -> Self {
-        Self::of(environment, std::io::stdout().is_terminal())
-    }
-
-    fn of(environment: &Environment, terminal: bool) -> Self {
-        let dumb = environment.get("TERM") == Some("dumb");
+        let stdout = io::stdout();
         let locale = ["LC_ALL", "LC_CTYPE", "LANG"].iter().find_map(|it| environment.get(it));
         let utf8 = locale.is_some_and(|it| {
             let it = it.to_ascii_lowercase();
             it.ends_with("utf-8") || it.ends_with("utf8")
         });
         Self {
-            colour: terminal && !dumb && environment.get("NO_COLOR").is_none(),
-            signs: terminal && utf8,
+            colour: AutoStream::choice(&stdout) != ColorChoice::Never,
+            signs: stdout.is_terminal() && utf8,
         }
     }
 
@@ -112,14 +114,57 @@ impl Style {
         if !self.colour {
             return text.to_owned();
         }
-        let code = match colour {
-            Colour::Green => "32",
-            Colour::Yellow => "33",
-            Colour::Red => "31",
-            Colour::Dim => "2",
+        let look = match colour {
+            Colour::Green => AnsiColor::Green.on_default(),
+            Colour::Yellow => AnsiColor::Yellow.on_default(),
+            Colour::Red => AnsiColor::Red.on_default(),
+            Colour::Dim => Look::new().effects(Effects::DIMMED),
         };
-        format!("\x1b[{code}m{text}\x1b[0m")
+        format!("{look}{text}{look:#}")
     }
+}
+
+/// When to use colours, in the output, help and logs of this process.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum ColourWhen {
+    /// On a terminal that has them, unless NO_COLOR is set; elsewhere if CLICOLOR_FORCE is.
+    #[default]
+    Auto,
+    /// Always, such as for a pager.
+    Always,
+    /// Never.
+    Never,
+}
+
+/// The flag on colours, for every command; [`colour_when`] obeys it.
+#[derive(clap::Args, Clone, Copy, Debug, Default)]
+pub struct ColourArgs {
+    /// When to use colours [default: auto: on a terminal, unless NO_COLOR is set; elsewhere if CLICOLOR_FORCE
+    /// is]
+    #[arg(long = "color", global = true, value_name = "WHEN")]
+    pub colour: Option<ColourWhen>,
+}
+
+/// Obeys --color among these arguments, before they are parsed: help and errors of usage have colours.
+pub(super) fn colour_when(arguments: impl Iterator<Item = String>) {
+    // Behind it is the command of `exec`.
+    let mut arguments = arguments.take_while(|it| it != "--");
+    let mut when = ColourWhen::Auto;
+    while let Some(argument) = arguments.next() {
+        let value = match argument.strip_prefix("--color") {
+            Some("") => arguments.next(),
+            Some(value) => value.strip_prefix('=').map(str::to_owned),
+            None => continue,
+        };
+        let value = value.and_then(|it| ColourWhen::from_str(&it, false).ok());
+        when = value.unwrap_or(when);
+    }
+    match when {
+        ColourWhen::Auto => ColorChoice::Auto,
+        ColourWhen::Always => ColorChoice::Always,
+        ColourWhen::Never => ColorChoice::Never,
+    }
+    .write_global();
 }
 
 /// Aligns rows in columns, two spaces apart, without trailing spaces.
@@ -127,14 +172,14 @@ pub(super) fn columns(rows: &[Vec<String>]) -> String {
     let last = rows.iter().map(Vec::len).max().unwrap_or_default();
     let width = |at: usize| {
         let cells = rows.iter().filter_map(|row| row.get(at));
-        cells.map(|it| width_of(&shown(it))).max().unwrap_or_default()
+        cells.map(|it| width_of(it)).max().unwrap_or_default()
     };
     let widths: Vec<usize> = (0..last).map(width).collect();
     let mut text = String::new();
     for row in rows {
         let mut line = String::new();
         for (cell, width) in row.iter().zip(&widths) {
-            let missing = width - width_of(&shown(cell));
+            let missing = width - width_of(cell);
             line.push_str(cell);
             line.extend(std::iter::repeat_n(' ', missing + 2));
         }
@@ -144,34 +189,9 @@ pub(super) fn columns(rows: &[Vec<String>]) -> String {
     text
 }
 
-/// Returns how many columns of a terminal a text takes: East Asian characters and pictographs take two,
-/// combining marks none.
+/// Returns how many columns of a terminal a text takes, without the escape sequences of colours.
 fn width_of(text: &str) -> usize {
-    let width = |it: char| match u32::from(it) {
-        0x300..=0x36f => 0,
-        0x1100..=0x115f
-        | 0x2e80..=0xa4cf
-        | 0xac00..=0xd7a3
-        | 0xf900..=0xfaff
-        | 0xfe30..=0xfe6f
-        | 0xff00..=0xff60
-        | 0xffe0..=0xffe6
-        | 0x1f300..=0x1f64f
-        | 0x1f900..=0x1f9ff
-        | 0x20000..=0x3fffd => 2,
-        _ => 1,
-    };
-    text.chars().map(width).sum()
-}
-
-/// Strips the escape sequences of colours.
-fn shown(text: &str) -> String {
-    let mut pieces = text.split("\x1b[");
-    let mut shown = pieces.next().unwrap_or_default().to_owned();
-    for piece in pieces {
-        shown.push_str(piece.split_once('m').map_or("", |(_, rest)| rest));
-    }
-    shown
+    strip_str(text).to_string().width()
 }
 
 /// Escapes in a JSON document what could steer a terminal; it means the same to a JSON reader.
@@ -199,16 +219,31 @@ mod tests {
     use super::*;
 
     #[test]
-    fn colour_is_for_terminals_without_no_color() {
-        let colour = |variables: &[(&str, &str)], terminal| {
-            Style::of(&Environment::of(variables.iter().copied()), terminal).colour
-        };
-        assert!(colour(&[], true) && !colour(&[], false));
-        assert!(!colour(&[("NO_COLOR", "1")], true) && colour(&[("NO_COLOR", "")], true));
-        assert!(!colour(&[("TERM", "dumb")], true));
+    fn paint_is_left_out_without_colours() {
         let plain = Style { colour: false, signs: false };
         assert_eq!(plain.paint(Colour::Red, "x"), "x");
-        assert_eq!(Style { colour: true, ..plain }.paint(Colour::Red, "x"), "\x1b[31mx\x1b[0m");
+        let coloured = Style { colour: true, ..plain };
+        assert_eq!(coloured.paint(Colour::Red, "x"), "\x1b[31mx\x1b[0m");
+        assert_eq!(coloured.paint(Colour::Dim, "x"), "\x1b[2mx\x1b[0m");
+    }
+
+    #[test]
+    fn the_flag_decides_on_colours_up_to_the_command_of_exec() {
+        let when = |line: &str| {
+            colour_when(line.split(' ').map(str::to_owned));
+            ColorChoice::global()
+        };
+        for (line, choice) in [
+            ("tenure status --color always", ColorChoice::Always),
+            ("tenure --color=never status", ColorChoice::Never),
+            ("tenure status --color always --color=never", ColorChoice::Never),
+            ("tenure status --colors always", ColorChoice::Auto),
+            ("tenure status --color often", ColorChoice::Auto),
+            ("tenure status --color", ColorChoice::Auto),
+            ("tenure exec -- ls --color always", ColorChoice::Auto),
+        ] {
+            assert_eq!(when(line), choice, "{line}");
+        }
     }
 
     #[test]
@@ -235,8 +270,23 @@ mod tests {
             vec!["efg".to_owned(), "h".to_owned()],
         ];
         assert_eq!(columns(&rows), format!("{green}   c\nd\nefg  h\n"));
-        let rows = ["東京", "Cafe\u{301}", "abcde"];
-        let rows = rows.map(|it| vec![it.to_owned(), "x".to_owned()]);
-        assert_eq!(columns(&rows), "東京   x\nCafe\u{301}   x\nabcde  x\n");
+        // Two columns each: a check mark, a heart that is an emoji by its selector, a family; none: a
+        // combining accent, a joiner.
+        for (text, width) in [
+            ("東京", 4),
+            ("Cafe\u{301}", 4),
+            ("abcde", 5),
+            ("ok ✅", 5),
+            ("⌚", 2),
+            ("❤\u{fe0f}", 2),
+            ("👨\u{200d}👩\u{200d}👧", 2),
+            ("𛀀a", 3),
+            ("한글", 4),
+            ("a\u{200b}b", 2),
+        ] {
+            let rows = [text, "abcdefgh"].map(|it| vec![it.to_owned(), "x".to_owned()]);
+            let pad = " ".repeat(8 - width);
+            assert_eq!(columns(&rows), format!("{text}{pad}  x\nabcdefgh  x\n"));
+        }
     }
 }

@@ -9,7 +9,7 @@ use clap::builder::StyledStr;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, Error, Parser};
 
-use super::{Cli, Command, kubectl, terminal};
+use super::{Cli, ColourArgs, Command, kubectl, terminal};
 use crate::config::{Fault, Problem, Setting, Source, Verb, nearest};
 
 /// Words of other tools, and the argument that does the same here.
@@ -29,9 +29,13 @@ const SYNONYMS: [(&[&str], &str); 8] = [
 /// # Errors
 /// Prints help, version or an error of usage, and returns the exit code.
 pub fn parse() -> Result<Cli, ExitCode> {
+    terminal::colour_when(std::env::args_os().map(|it| it.to_string_lossy().into_owned()));
     let is_plugin = kubectl::is_invoked();
     let parsed = if is_plugin {
-        kubectl::Plugin::try_parse().map(|it| Cli { command: Command::Kubectl(Box::new(it)) })
+        kubectl::Plugin::try_parse().map(|it| Cli {
+            command: Command::Kubectl(Box::new(it)),
+            colour: ColourArgs::default(),
+        })
     } else {
         Cli::try_parse()
     };

@@ -1,6 +1,6 @@
 //! `tenure status` and `tenure watch` on a terminal, with a real sidecar.
 
-use testkit::processes::process;
+use testkit::processes::{process, sidecar};
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use process::{BOUND, Process, run_verb, until};
 use rustix::process::Signal;
+use sidecar::Sidecar;
 
 /// Runs `tenure` on a pseudo-terminal, created by util-linux's `script`.
 fn on_a_terminal(arguments: &str, variables: &[(&str, &str)]) -> Process {
@@ -66,6 +67,45 @@ fn watch_on_a_terminal_prints_a_line_for_each_change() {
         assert!(seen.iter().all(|it| !it.contains('{')), "{seen:?}");
     }
     first.wait(BOUND);
+}
+
+#[test]
+fn colours_follow_the_flag_the_variables_and_the_terminal() {
+    let sidecar = Sidecar::start();
+    sidecar.report("active", "leader", Some(42), 60_000);
+    let status = format!("status --url {}", sidecar.url());
+    let forced = [("CLICOLOR_FORCE", "1")];
+    let (plain, dumb) = ([("NO_COLOR", "1")], [("TERM", "dumb")]);
+    for (flag, variables, on_terminal, in_pipe) in [
+        ("", &[][..], true, false),
+        ("", &forced, true, true),
+        ("", &plain, false, false),
+        ("", &[("NO_COLOR", "")], true, false),
+        ("", &dumb, false, false),
+        (" --color always", &plain, true, true),
+        (" --color=never", &forced, false, false),
+        (" --color auto", &forced, true, true),
+    ] {
+        for (line, code) in
+            [(status.as_str(), 0), ("status --help", 0), ("status --no-such-flag", 2)]
+        {
+            let line = format!("{line}{flag}");
+            let shown = on_a_terminal(&line, variables).end();
+            assert_eq!(shown.code, code, "{line}: {}", shown.out);
+            assert_eq!(
+                shown.out.contains('\x1b'),
+                on_terminal,
+                "{line} {variables:?}: {}",
+                shown.out
+            );
+            let arguments: Vec<&str> = line.split(' ').collect();
+            let piped = run_verb(&arguments, variables);
+            let text = piped.out + &piped.err;
+            assert_eq!(text.contains('\x1b'), in_pipe, "{line} {variables:?}: {text}");
+        }
+    }
+    let ran = run_verb(&["status", "--color", "often"], &[]);
+    assert!(ran.code == 2 && ran.err.contains("always"), "{}", ran.err);
 }
 
 #[test]
