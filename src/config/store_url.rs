@@ -13,12 +13,14 @@ mod bucket;
 mod consul;
 mod etcd;
 mod mongodb;
+mod optional;
 mod postgres;
 mod redis;
 mod zookeeper;
 
 pub use address::Address;
 pub(super) use mongodb::is_database;
+use optional::{OPTIONAL, Optional};
 
 /// The default account of Azurite.
 pub(super) const DEVELOPMENT_ACCOUNT: &str = "devstoreaccount1";
@@ -169,35 +171,16 @@ const KINDS: &str = "file:///DIRECTORY, azure://ACCOUNT/CONTAINER, kubernetes:[N
                      mongodb://HOST:PORT/DATABASE, \
                      zookeeper://HOST:PORT/PATH or memory:";
 
-/// Whether this build has the store `consul:`.
-const HAS_CONSUL: bool = cfg!(feature = "consul");
-
-/// Whether this build has the store `etcd:`.
-const HAS_ETCD: bool = cfg!(feature = "etcd");
-
-/// Whether this build has the store `postgres:`.
-const HAS_POSTGRES: bool = cfg!(feature = "postgres");
-
-/// Whether this build has the store `redis:`.
-const HAS_REDIS: bool = cfg!(feature = "redis");
-
-/// Whether this build has the store `s3:`.
-const HAS_S3: bool = cfg!(feature = "s3");
-
-/// Whether this build has the store `gs:`.
-const HAS_GCS: bool = cfg!(feature = "gcs");
-
-/// Whether this build has the store `mongodb:`.
-const HAS_MONGODB: bool = cfg!(feature = "mongodb");
-
-/// Whether this build has the store `zookeeper:`.
-const HAS_ZOOKEEPER: bool = cfg!(feature = "zookeeper");
-
 /// Parses a store URL.
 ///
 /// # Errors
 /// Returns what is wrong and what to write, without the text itself.
 pub(super) fn parse(text: &str) -> Result<StoreUrl, Problem> {
+    parse_in(|store| store.is_built, text)
+}
+
+/// Parses a store URL in a build that has these stores.
+fn parse_in(is_built: impl Fn(&Optional) -> bool, text: &str) -> Result<StoreUrl, Problem> {
     let Some((scheme, rest)) = text.split_once(':') else {
         let remedy = if text.starts_with('/') {
             format!("write file://{text}")
@@ -210,45 +193,18 @@ pub(super) fn parse(text: &str) -> Result<StoreUrl, Problem> {
         "file" => file(text, rest),
         "azure" => azure(rest),
         "kubernetes" => kubernetes(rest),
-        "consul" if HAS_CONSUL => consul::parse(rest),
-        "etcd" if HAS_ETCD => etcd::parse(rest),
-        "postgres" if HAS_POSTGRES => postgres::parse(rest),
-        "redis" if HAS_REDIS => redis::parse(rest),
-        "s3" if HAS_S3 => {
-            bucket::parse(rest, &bucket::S3).map(|(bucket, prefix)| StoreUrl::S3 { bucket, prefix })
-        }
-        "gs" if HAS_GCS => bucket::parse(rest, &bucket::GCS)
-            .map(|(bucket, prefix)| StoreUrl::Gcs { bucket, prefix }),
-        "consul" | "zookeeper" if HAS_ZOOKEEPER => zookeeper::parse(rest),
-        "mongodb" if HAS_MONGODB => mongodb::parse(rest),
-        "etcd" | "postgres" | "redis" | "s3" | "zookeeper" => Err(absent(scheme, scheme, RELEASED)),
-        "gs" => Err(absent(scheme, "gcs", RELEASED)),
-        "mongodb" => Err(absent(scheme, scheme, FULL)),
         "mongodb+srv" => Err(Problem::new(
             "is a name for the servers of MongoDB, which is not resolved",
             "name the servers themselves: mongodb://HOST,HOST/DATABASE",
         )),
         "memory" if rest.is_empty() => Ok(StoreUrl::Memory),
         "memory" => Err(Problem::new("has text after memory:", "write memory: alone")),
-        _ => Err(unsupported(scheme, rest)),
+        _ => match OPTIONAL.iter().find(|it| it.scheme == scheme) {
+            Some(store) if is_built(store) => (store.parse)(rest),
+            Some(store) => Err(store.absent()),
+            None => Err(unsupported(scheme, rest)),
+        },
     }
-}
-
-/// What has the stores of the default build.
-const RELEASED: &str = "a released binary or image";
-
-/// What has the others too.
-const FULL: &str = "the image tenure-full, which has all stores";
-
-/// Returns the fault of a store that this build does not have.
-fn absent(scheme: &str, feature: &str, build: &str) -> Problem {
-    Problem::new(
-        format!("names the store {scheme}:, which this build of Tenure does not have"),
-        format!(
-            "use {build}, or build with the cargo feature {feature}; \
-             `tenure --version` lists the stores of a build"
-        ),
-    )
 }
 
 fn unsupported(scheme: &str, rest: &str) -> Problem {
@@ -271,21 +227,10 @@ fn unsupported(scheme: &str, rest: &str) -> Problem {
         "mongo" => Some("mongodb"),
         "valkey" | "rediss" => Some("redis"),
         "zk" => Some("zookeeper"),
-        _ => [
-            "file",
-            "azure",
-            "kubernetes",
-            "consul",
-            "etcd",
-            "postgres",
-            "redis",
-            "memory",
-            "mongodb",
-            "s3",
-            "zookeeper",
-        ]
-        .into_iter()
-        .find(|it| near(it) && it.len() > 2),
+        _ => ["file", "azure", "kubernetes", "memory"]
+            .into_iter()
+            .chain(OPTIONAL.iter().map(|it| it.scheme))
+            .find(|it| near(it) && it.len() > 2),
     };
     // Text with other characters may contain a secret.
     let is_plain = |it: char| it.is_ascii_alphanumeric() || "-./".contains(it);

@@ -89,6 +89,45 @@ fn each_fault_has_a_remedy() {
 }
 
 #[test]
+fn a_store_that_a_build_lacks_is_never_another_one() {
+    let examples = [
+        ("consul", "consul://h:8500/x"),
+        ("etcd", "etcd://h:2379/x"),
+        ("gcs", "gs://bucket/x"),
+        ("mongodb", "mongodb://h:27017/x"),
+        ("postgres", "postgres://h:5432/x"),
+        ("redis", "redis://h:6379/1"),
+        ("s3", "s3://bucket/x"),
+        ("zookeeper", "zookeeper://h:2181/x"),
+    ];
+    assert_eq!(OPTIONAL.map(|it| it.feature), examples.map(|(feature, _)| feature));
+    for store in &OPTIONAL {
+        assert_eq!(store.is_built, crate::store::KINDS.contains(&store.feature), "this build");
+    }
+    // Each set of features is a build.
+    for build in 0..1_u32 << OPTIONAL.len() {
+        let has = |at: usize| build & 1 << at != 0;
+        let is_built = |store: &Optional| {
+            OPTIONAL.iter().position(|it| it.feature == store.feature).is_some_and(has)
+        };
+        for (at, (feature, text)) in examples.into_iter().enumerate() {
+            match parse_in(is_built, text) {
+                Ok(url) => assert!(has(at) && url.to_string() == text, "{build:b}: {text}: {url}"),
+                Err(fault) => {
+                    let scheme = text.split(':').next().unwrap();
+                    let problem = format!("names the store {scheme}:, which this build");
+                    assert!(!has(at) && fault.problem.starts_with(&problem), "{build:b}: {text}");
+                    assert!(fault.remedy.contains(&format!("feature {feature};")), "{fault:?}");
+                }
+            }
+        }
+        for text in ["azure://acct/box", "file:///x", "kubernetes:a/b", "memory:"] {
+            assert_eq!(parse_in(is_built, text).map(|it| it.to_string()), Ok(text.to_owned()));
+        }
+    }
+}
+
+#[test]
 fn a_directory_whose_url_names_another_is_rejected() {
     assert_eq!(parse("file:///a/../b"), Ok(StoreUrl::File("/b".into())));
     for text in ["file:///a%2F..%2Fb", "file:///a%2f.."] {

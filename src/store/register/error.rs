@@ -6,6 +6,10 @@ use crate::store::network::NetworkError;
 /// Why a request had no answer that can be used. The text is for people, with the remedy in it, and shows
 /// neither a secret nor a URL.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[cfg_attr(
+    not(any(feature = "gcs", feature = "s3")),
+    expect(dead_code, reason = "only object stores answer some of these")
+)]
 pub(in crate::store) enum RegisterError {
     /// There is no such value.
     #[error("{0}")]
