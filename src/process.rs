@@ -1,5 +1,6 @@
 //! Child processes, and the signals and limits of this one.
 
+pub(crate) mod captured;
 pub(crate) mod command;
 pub(crate) mod descriptors;
 mod output;

@@ -43,6 +43,7 @@ while [ $# -gt 0 ]; do
   shift
 done
 if [ -f fails ]; then cat fails >&2; exit 1; fi
+if [ -f endless ]; then exec yes; fi
 echo "$list"
 "#;
 
@@ -222,6 +223,46 @@ fn a_pod_that_does_not_answer_is_a_row_with_the_reason() {
     ] {
         assert!(ran.err.contains(words), "{words} in {}", ran.err);
     }
+}
+
+#[test]
+fn a_pod_without_an_end_to_its_output_is_a_row_with_the_reason_and_hides_no_other() {
+    let shop = Shop::open();
+    let sidecar = Sidecar::start();
+    sidecar.report("active", "leader", Some(42), 60_000);
+    shop.connect("web-1", &sidecar.url(), "");
+    // Lines without an end, one line without an end, errors without an end, and a document that is too long.
+    let endless = ["yes", "cat /dev/zero", "yes >&2", "head -c 1048577 /dev/zero"];
+    let pods = ["web-2", "web-3", "web-4", "web-5"];
+    for (pod, command) in pods.iter().zip(endless) {
+        shop.connect(pod, &sidecar.url(), &format!("{command}; exit"));
+    }
+    shop.lists(&["web-1"].iter().chain(&pods).map(|it| pod(it)).collect::<Vec<_>>());
+    let ran = shop.run(&["status", "orders"]);
+    assert_eq!(ran.code, 1, "{}{}", ran.out, ran.err);
+    let line = |pod: &str| {
+        let line = ran.out.lines().find(|it| it.contains(&format!("orders    {pod}  ")));
+        line.unwrap_or_else(|| panic!("no row of {pod}: {}", ran.out)).to_owned()
+    };
+    assert!(line("web-1").contains("active   leader  42"), "{}", ran.out);
+    for pod in pods {
+        assert!(line(pod).ends_with("no answer: it printed more than 1 MiB"), "{}", ran.out);
+    }
+
+    shop.connect("web-1", &sidecar.url(), r#"[ "$1" != step-down ] || exec yes"#);
+    shop.lists(&[pod("web-1")]);
+    let ran = shop.run(&["step-down", "orders"]);
+    assert_eq!(ran.code, 1, "{}", ran.err);
+    for words in ["pod web-1: it printed more than 1 MiB", "the command may have been carried out"]
+    {
+        assert!(ran.err.contains(words), "{words} in {}", ran.err);
+    }
+
+    // A list of pods without an end. The limit is small enough for the memory of any machine.
+    std::fs::write(shop.file("endless"), "").unwrap();
+    let ran = shop.run(&["status", "orders"]);
+    assert_eq!(ran.code, 1, "{}", ran.err);
+    assert!(ran.err.contains("it printed more than 64 MiB\n  select fewer pods"), "{}", ran.err);
 }
 
 #[test]

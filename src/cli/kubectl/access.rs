@@ -1,6 +1,6 @@
 //! Runs kubectl: to list pods, and to run a command of Tenure in one.
 
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind, IsTerminal};
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -12,9 +12,20 @@ use crate::cli::document::Heard;
 use crate::cli::terminal::harmless;
 use crate::clock;
 use crate::config::duration;
+use crate::process::captured;
 
 /// The longest reason that a row shows, in characters.
 const LONGEST: usize = 300;
+
+/// The most bytes that a command in a pod may print.
+const MOST_OUTPUT: usize = 1 << 20;
+
+/// The most bytes of a list of pods: thousands of pods.
+const MOST_PODS: usize = 64 << 20;
+
+/// How long a list of pods may take: where a credential plugin may ask a person for a login, and else.
+const LOGIN: Duration = Duration::from_secs(300);
+const LIST: Duration = Duration::from_secs(60);
 
 const MISSING: &str = "kubectl was not found in PATH\n  install it, or add its directory to PATH: \
                        kubectl tenure runs kubectl for all access to the cluster";
@@ -36,6 +47,13 @@ pub(super) struct Ran {
     pub(super) failure: Option<String>,
 }
 
+impl Ran {
+    /// Returns the result of a command that was killed, for this reason.
+    fn unknown(failure: String) -> Self {
+        Self { out: String::new(), code: None, failure: Some(failure) }
+    }
+}
+
 impl Kubectl {
     /// Returns kubectl for a cluster.
     pub(super) fn of(cluster: &Cluster) -> Self {
@@ -52,7 +70,6 @@ impl Kubectl {
     fn command(&self, namespace: Option<&str>) -> Command {
         let mut command = Command::new("kubectl");
         command.args(&self.flags).args(namespace.map(|it| format!("--namespace={it}")));
-        command.kill_on_drop(true);
         command
     }
 
@@ -65,9 +82,18 @@ impl Kubectl {
         if is_everywhere {
             command.arg("--all-namespaces");
         }
-        command.stdin(Stdio::inherit()).stdout(Stdio::piped()).stderr(Stdio::inherit());
-        let child = command.spawn().map_err(|error| not_started(&error))?;
-        let output = child.wait_with_output().await.map_err(|error| not_started(&error))?;
+        command.stdin(Stdio::inherit());
+        let time = if io::stdin().is_terminal() { LOGIN } else { LIST }.max(self.timeout);
+        let output = match tokio::time::timeout(time, captured::output(command, MOST_PODS)).await {
+            Ok(ran) => ran.map_err(|error| not_run(&error))?,
+            Err(_) => {
+                let time = duration::format(time);
+                return Err(format!(
+                    "kubectl get pods did not end within {time}\n  does it wait for the API server, \
+                     or for a login?"
+                ));
+            }
+        };
         if !output.status.success() {
             let mut arguments = vec!["kubectl get pods".to_owned()];
             arguments.extend(namespace.map(|it| format!("--namespace={it}")));
@@ -87,14 +113,19 @@ impl Kubectl {
         let mut command = self.command(Some(&candidate.namespace));
         command.args(["exec", &candidate.pod, "--container", &candidate.container, "--"]);
         command.arg(&candidate.program).args(words).stdin(Stdio::null());
-        let output = match tokio::time::timeout(self.timeout, command.output()).await {
-            Ok(output) => output.map_err(|error| not_started(&error))?,
+        command.stderr(Stdio::piped());
+        let ran = tokio::time::timeout(self.timeout, captured::output(command, MOST_OUTPUT)).await;
+        let output = match ran {
+            Ok(Ok(output)) => output,
+            Ok(Err(error)) if error.kind() != ErrorKind::FileTooLarge => {
+                return Err(not_run(&error));
+            }
+            Ok(Err(error)) => return Ok(Ran::unknown(error.to_string())),
             Err(_) => {
-                let failure = format!(
+                return Ok(Ran::unknown(format!(
                     "no answer within {}; allow more with --timeout",
                     duration::format(self.timeout)
-                );
-                return Ok(Ran { out: String::new(), code: None, failure: Some(failure) });
+                )));
             }
         };
         let err = String::from_utf8_lossy(&output.stderr);
@@ -118,9 +149,14 @@ impl Kubectl {
     }
 }
 
-fn not_started(error: &std::io::Error) -> String {
+/// Says why kubectl did not run to its end, with a remedy.
+fn not_run(error: &io::Error) -> String {
     match error.kind() {
         ErrorKind::NotFound => MISSING.to_owned(),
+        ErrorKind::FileTooLarge => format!(
+            "kubectl get pods was stopped: {error}\n  select fewer pods with a NAME, --selector or \
+             --namespace"
+        ),
         _ => {
             format!("kubectl could not be run: {error}\n  check the kubectl that is first in PATH")
         }

@@ -9,7 +9,7 @@
 
 use std::ffi::OsStr;
 use std::path::PathBuf;
-use std::process::Output;
+use std::process::{Output, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -33,6 +33,7 @@ use super::transport::TransportError;
 use crate::files::{SmallFile, reason};
 use crate::lease::text::is_printable;
 use crate::lease::{Cause, Failure};
+use crate::process::captured;
 
 /// The scope of a token: blobs, in every cloud.
 const SCOPE: &str = "https://storage.azure.com/.default";
@@ -46,6 +47,9 @@ const MACHINE_BOUND: Duration = Duration::from_secs(5);
 
 /// The longest time that a read of a secret file may take.
 pub(super) const READ_BOUND: Duration = Duration::from_secs(5);
+
+/// More bytes than the Azure CLI prints.
+const LONGEST_OUTPUT: usize = 1 << 20;
 
 /// More bytes than any secret has.
 pub(super) const LARGEST_SECRET: u64 = 64 * 1024;
@@ -276,19 +280,16 @@ impl ClientAssertion for TokenFile {
     }
 }
 
-/// Runs the Azure CLI, and kills it when the future is dropped.
+/// Runs the Azure CLI, and kills it when the future is dropped or its output has no end.
 #[derive(Debug)]
 struct Command;
 
 #[async_trait]
 impl Executor for Command {
     async fn run(&self, program: &OsStr, args: &[&OsStr]) -> std::io::Result<Output> {
-        tokio::process::Command::new(program)
-            .args(args)
-            .stdin(std::process::Stdio::null())
-            .kill_on_drop(true)
-            .output()
-            .await
+        let mut command = tokio::process::Command::new(program);
+        command.args(args).stdin(Stdio::null()).stderr(Stdio::piped());
+        captured::output(command, LONGEST_OUTPUT).await
     }
 }
 
