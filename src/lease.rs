@@ -27,8 +27,8 @@ pub struct Rules {
     /// The longest lease that any candidate can hold in this store, for R11's hold; `None` if only
     /// this candidate's own lease-duration is known.
     pub longest_lease: Option<Duration>,
-    /// Whether a missing record needs no hold, because deleting it frees the lease behind the
-    /// holder's back (`file:` and `memory:`).
+    /// Whether a missing record needs no hold by an instance that has seen no term in this store
+    /// (`file:` and `memory:`): a new directory has no earlier holder.
     pub missing_is_free: bool,
 }
 

@@ -120,7 +120,8 @@
 //!   it.
 //! - **R11** If the record is missing, or its term is lower than one seen, a new lease is held for
 //!   the longest lease that the store allows before its term, taken from unix milliseconds, is
-//!   written. In `file:` and `memory:` a missing record needs no hold.
+//!   written. In `file:` and `memory:` an instance that has seen no term there need not hold for a
+//!   missing record.
 //! - **R12** Breaking a lease lets it run out; where no store counts the time, it makes the
 //!   observers wait anew. Freeing it at once takes `--now` and a warning.
 

@@ -300,9 +300,10 @@ impl World<'_> {
     /// is missing, or its term is lower than one that a candidate has seen.
     fn hold(&self, lease: Duration) -> Duration {
         let seen = self.nodes.iter().filter_map(|it| it.process.as_ref()).map(|it| it.seen_term);
+        let seen = seen.max().unwrap_or(0);
         match (self.store.kind(), self.store.term()) {
-            (Kind::Host, None) => Duration::ZERO,
-            (_, Some(term)) if seen.max().unwrap_or(0) <= term => Duration::ZERO,
+            (Kind::Host, None) if seen == 0 => Duration::ZERO,
+            (_, Some(term)) if seen <= term => Duration::ZERO,
             (Kind::Blob, _) => Duration::from_secs(60),
             (
                 Kind::Object
@@ -312,10 +313,10 @@ impl World<'_> {
                 | Kind::Row
                 | Kind::Keys
                 | Kind::Session
-                | Kind::Ensemble,
+                | Kind::Ensemble
+                | Kind::Host,
                 _,
-            )
-            | (Kind::Host, Some(_)) => lease,
+            ) => lease,
         }
     }
 

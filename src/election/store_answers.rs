@@ -337,7 +337,7 @@ impl Election {
     /// Compares the recorded term with the largest one seen, and reports each defect once (R11).
     fn check_record(&mut self, record: &Record) {
         let defect = match record.term {
-            None if self.highest_term > 0 || !self.config.rules.missing_is_free => {
+            None if !self.is_first(record) => {
                 Some(Notice::RecordMissing { hold: self.hold_for(record) })
             }
             Some(found) if found >= LARGEST_TERM => Some(Notice::TermTooLarge { found }),
@@ -354,11 +354,17 @@ impl Election {
         }
     }
 
+    /// Returns whether a record without a term is one that nobody has led on, as far as this candidate can
+    /// know in a store where that is no reason to hold.
+    fn is_first(&self, record: &Record) -> bool {
+        record.term.is_none() && self.highest_term == 0 && self.config.rules.missing_is_free
+    }
+
     /// Returns how long a lease on this record is held before the term is written (R11).
     pub(super) fn hold_for(&self, record: &Record) -> Duration {
         let hold = self.config.rules.longest_lease.unwrap_or(self.config.lease_duration);
         match record.term {
-            None if self.config.rules.missing_is_free => Duration::ZERO,
+            None if self.is_first(record) => Duration::ZERO,
             Some(found) if found >= self.highest_term => Duration::ZERO,
             _ => hold,
         }

@@ -6,10 +6,11 @@ use testkit::azure::account;
 use testkit::http::raw;
 use testkit::processes::{cluster, process};
 
+use std::fs;
 use std::time::Duration;
 
 use account::Account;
-use cluster::{Cluster, ON_BLOBS, PATIENCE, logs};
+use cluster::{Cluster, ON_BLOBS, PATIENCE, SHORT, logs};
 use process::{Process, until};
 use raw::Raw;
 use rustix::process::Signal;
@@ -220,4 +221,24 @@ fn fault_25_a_term_that_decreased_raises_an_alarm_and_the_next_leader_waits() {
         Harmed::new(Account::on_azurite(), set_back),
     ];
     harmed.into_iter().for_each(|it| it.recovers("the recorded term went back"));
+}
+
+/// The record of a `file:` store goes with its directory: a candidate that has seen a term holds the lease in
+/// the next directory until the old leader's belief is over.
+#[test]
+fn fault_24_a_directory_renamed_away_under_a_leader_makes_no_dual() {
+    let cluster = Cluster::start(&["a", "b", "c"], SHORT);
+    let lease = cluster.directory.path().join("lease");
+    let mut term = 0;
+    for round in 0..4 {
+        let leader = until(PATIENCE, "the next term", || {
+            let leader = cluster.settle();
+            (cluster.term(leader) > term).then_some(leader)
+        });
+        term = cluster.term(leader);
+        fs::rename(&lease, cluster.directory.path().join(format!("away-{round}"))).unwrap();
+    }
+    let alarmed = cluster.candidates.iter().any(|it| it.log().contains("the record has no term"));
+    assert!(alarmed, "a hold without an alarm");
+    assert!(cluster.verdict().terms.len() >= 4);
 }

@@ -59,12 +59,46 @@ fn r11_the_slower_clock_counts_the_hold() {
 }
 
 #[test]
-fn r11_a_missing_record_of_a_local_store_needs_no_hold() {
+fn r11_the_first_holder_in_a_local_store_need_not_hold_for_a_missing_record() {
     let mut bench = Bench::new(config());
     bench.answer(Ok(free(None)));
     bench.answer(Ok(grant(None)));
     bench.expect("write-term");
     assert!(floor(&bench) >= EPOCH);
+    let is_alarm = |it: &Notice| matches!(it, Notice::RecordMissing { .. });
+    assert!(!bench.notices.iter().any(is_alarm), "{:?}", bench.notices);
+}
+
+/// A directory that was renamed or removed frees the lease behind the holder's back, in every store.
+#[test]
+fn r11_a_record_that_goes_missing_after_a_term_was_seen_is_held_for_in_every_store() {
+    for (rules, hold) in [(LOCAL, LEASE), (REMOTE, 60_000)] {
+        let mut bench = Bench::new(Config { rules, ..config() });
+        bench.answer(Ok(held(Some(EPOCH))));
+        bench.next("read");
+        bench.answer(Ok(free(None)));
+        assert!(bench.notices.contains(&Notice::RecordMissing { hold: ms(hold) }));
+        bench.answer(Ok(grant(None)));
+        // A renewal that is due in the same millisecond goes first.
+        let held = hold_until_written(&mut bench);
+        assert!((hold..hold + 10).contains(&held), "{held}");
+        assert!(floor(&bench) > EPOCH, "above all that was seen");
+    }
+}
+
+/// A leader that finds its own record gone knows its own term.
+#[test]
+fn r11_a_leader_whose_record_is_gone_holds_before_it_leads_again_in_every_store() {
+    for (rules, hold) in [(LOCAL, LEASE), (REMOTE, 60_000)] {
+        let mut bench = Bench::leader_with(Config { rules, ..config() });
+        bench.next("renew");
+        bench.answer(refused());
+        bench.next("read");
+        bench.answer(Ok(free(None)));
+        bench.answer(Ok(grant(None)));
+        let held = hold_until_written(&mut bench);
+        assert!((hold..hold + 10).contains(&held), "{held}");
+    }
 }
 
 #[test]
