@@ -115,8 +115,22 @@ pub struct Record {
     pub holder: Option<Arc<Candidate>>,
     /// The acquisition that wrote the record.
     pub nonce: Option<Nonce>,
-    /// The successor that this candidate named.
+    /// The successor that this candidate named, or the store that the election has moved to.
     pub successor: Option<Successor>,
+}
+
+impl Record {
+    /// Returns the place of the store that the election has moved to; `None` if it is still here.
+    #[must_use]
+    pub fn moved_to(&self) -> Option<&str> {
+        self.successor.as_ref().filter(|it| it.is_store()).map(|it| it.identity.as_str())
+    }
+
+    /// Returns the candidate that is to lead next, if one is named.
+    #[must_use]
+    pub fn named_successor(&self) -> Option<&Successor> {
+        self.successor.as_ref().filter(|it| !it.is_store())
+    }
 }
 
 /// The result of a granted acquisition.

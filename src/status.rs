@@ -223,14 +223,16 @@ impl Published {
     }
 
     /// Returns whether this instance is a standby at `now` that would lead if the lease were free:
-    /// neither reads nor writes of the store have failed for longer than lease-duration.
+    /// neither reads nor writes of the store have failed for longer than lease-duration, and the election
+    /// has not moved to another one.
     #[must_use]
     pub fn can_take_over(&self, about: &About, now: Moment) -> bool {
         let failing = self.status.store.failing_writes.as_ref();
         let writes_fail =
             failing.is_some_and(|it| it.since.elapsed_max(now) > about.lease_duration);
         let is_standby = self.status.state(now) == State::Standby;
-        is_standby && !writes_fail && !self.is_out_of_contact(about, now)
+        let is_here = self.status.store.moved_to.is_none();
+        is_standby && is_here && !writes_fail && !self.is_out_of_contact(about, now)
     }
 
     /// Returns whether the last result of every probe was a success; true without probes.
@@ -303,9 +305,8 @@ mod tests {
         })
     }
 
-    #[test]
-    fn contact_is_lost_a_lease_duration_after_the_store_was_to_be_read() {
-        let about = About {
+    fn about() -> About {
+        About {
             election: String::new(),
             identity: String::new(),
             instance: String::new(),
@@ -313,7 +314,12 @@ mod tests {
             store: "memory",
             store_url: "memory:".to_owned(),
             lease_duration: Duration::from_secs(15),
-        };
+        }
+    }
+
+    #[test]
+    fn contact_is_lost_a_lease_duration_after_the_store_was_to_be_read() {
+        let about = about();
         for (contact_due, last) in [(None, 115), (Some(Duration::from_secs(30)), 145)] {
             let published = standby(contact_due);
             assert!(!published.is_out_of_contact(&about, at(last)), "{contact_due:?}");
@@ -321,5 +327,17 @@ mod tests {
             assert!(published.is_out_of_contact(&about, at(last + 1)), "{contact_due:?}");
             assert!(!published.can_take_over(&about, at(last + 1)), "{contact_due:?}");
         }
+    }
+
+    #[test]
+    fn a_standby_of_an_election_that_has_moved_cannot_take_over_and_says_where_it_is() {
+        let mut published = standby(None);
+        published.status.store.moved_to = Some("etcd://etcd-1/tenure".into());
+        assert!(!published.can_take_over(&about(), at(100)));
+        let (about, now) = (about(), at(100));
+        let document = published.document(&about, now);
+        assert_eq!(document.store.moved_to.as_deref(), Some("etcd://etcd-1/tenure"));
+        let words = "does not compete: the election has moved to etcd://etcd-1/tenure";
+        assert_eq!(document.activity(), words);
     }
 }

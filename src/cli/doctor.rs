@@ -84,6 +84,7 @@ pub async fn run(args: Args, environment: &Environment) -> ExitCode {
                     seen = read(&store).await;
                     let anomalies = seen.as_mut().map(|it| of_anomalies(it, settings));
                     anomalies.iter().flatten().for_each(|it| printer.print(it));
+                    seen.iter().filter_map(of_move).for_each(|it| printer.print(&it));
                 }
                 Err(_) => printer.print(&Finding {
                     remedy: Some("check for a firewall between this host and the store".to_owned()),
@@ -188,6 +189,21 @@ fn of_anomalies(seen: &mut Snapshot, settings: &Settings) -> Vec<Finding> {
         },
     });
     term.into_iter().chain(found).collect()
+}
+
+/// Reports that the election has moved to another store.
+fn of_move(seen: &Snapshot) -> Option<Finding> {
+    let to = seen.record.moved_to()?;
+    Some(Finding {
+        remedy: Some(format!(
+            "start the instances with --store {to}, or take the election back with `tenure migrate --undo`"
+        )),
+        ..finding(
+            Verdict::Failed,
+            "moved",
+            format!("the election has moved to {to}, so that no instance bids in this store"),
+        )
+    })
 }
 
 fn of_faults(faults: &Faults) -> Vec<Finding> {
@@ -345,6 +361,7 @@ fn line(finding: &Finding, style: Style) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::lease::{Record, Successor, Version};
 
     #[test]
     fn findings_are_lines_with_a_mark_and_their_remedy() {
@@ -356,6 +373,23 @@ mod tests {
         assert_eq!(line(&it, plain), "WRONG   container: is not there\n        → do that\n");
         let signs = Style { colour: true, signs: true };
         assert_eq!(line(&it, signs), "\x1b[31m✗\x1b[0m container: is not there\n  → do that\n");
+    }
+
+    #[test]
+    fn an_election_that_has_moved_is_wrong_here() {
+        let record = |successor| Record { term: Some(7), successor, ..Record::default() };
+        let seen = |record| Snapshot {
+            free: true,
+            record,
+            version: Version("1".into()),
+            claim: None,
+            ends_in: None,
+        };
+        assert!(of_move(&seen(record(None))).is_none());
+        let found = of_move(&seen(record(Some(Successor::store("gs://locks"))))).unwrap();
+        assert_eq!(found.verdict, Verdict::Failed);
+        let told = found.detail.contains("moved to gs://locks");
+        assert!(told && found.remedy.unwrap().contains("--store gs://locks"), "{}", found.detail);
     }
 
     #[test]

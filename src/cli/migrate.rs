@@ -1,7 +1,11 @@
-//! `tenure migrate`: moves an election to another store, so that terms go on above those of the old one.
+//! `tenure migrate`: moves an election to another store, so that terms go on above those of the old one and
+//! nobody bids in the old one any more.
 //!
-//! The lease in the old store is taken first, and only if nobody leads there: so nobody begins to lead
-//! while the new store is prepared. At the end all other candidates in the old store are held off.
+//! - The lease of the old store is taken first, and only if nobody leads there: so nobody begins to lead
+//!   while the new store is prepared.
+//! - A store is *open* if its record does not say that the election has moved. No write opens one store while
+//!   the other is open: a new store gets its term before the old one is marked, a store to come back to is
+//!   opened after that. Whatever interrupts it, the same command goes on.
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -15,15 +19,17 @@ use super::terminal::{self, harmless};
 use crate::clock;
 use crate::config::{Environment, StoreSettings, Verb, load_to_examine};
 use crate::election::{LARGEST_TERM, Observation};
-use crate::lease::{Bid, Candidate, LeaseId, Nonce, Snapshot, StoreError, Successor};
-use crate::status::document::rfc3339;
-use crate::status::words::spoken;
+use crate::lease::{Bid, Candidate, LeaseId, Nonce, Record, Snapshot, StoreError, Successor};
 use crate::store::{self, LeaseAdmin};
+
+/// How far the terms of the new store are above the last one of the old store. A leader that is left in the
+/// old store, whatever made it one, has a lower term for this many leaderships.
+const GAP: u64 = 1 << 20;
 
 /// The time between two reads while a claim is watched.
 const PERIOD: Duration = Duration::from_millis(500);
 
-/// The name of this tool in the record of the old store, and of the successor that nobody has.
+/// The name of this tool in the record of the old store.
 const NAME: &str = "tenure migrate";
 
 /// The settings of `tenure run`, and the two stores.
@@ -33,16 +39,18 @@ Reads the other settings of `tenure run`, from the same flags, variables and fil
 both stores. Stop the leader first: `tenure pause` on each instance, or stop the instances.
 
 1. The lease in the old store is taken, which is refused while an instance leads there.
-2. The new store gets a term above the last one of the old store, so that terms go on rising. This is refused while \
-an instance leads there.
-3. In the old store all candidates are held off for an hour, and the lease is released.
+2. The new store gets a term 2^20 above the last one of the old store, so that terms go on rising. This is refused \
+while an instance leads there.
+3. The record in the old store says from now on that the election has moved: no instance bids there any more.
 
-Then start the instances with the new store. One that is still in the old store after the hour leads there again. \
-May be repeated.
+Then start the instances with the new store. May be repeated, and moves an election back as well. With --undo, an \
+election that has moved from --from to --to is taken back: nobody bids in --to any more, and --from goes on with a \
+term 2^20 above the last one of both.
 
 Examples:
   tenure migrate --from azure://myaccount/elections --to postgres://db-1,db-2/app --election orders
   tenure migrate --from kubernetes:orders --to etcd://etcd-1:2379/tenure --config /etc/tenure.toml
+  tenure migrate --undo --from kubernetes:orders --to etcd://etcd-1:2379/tenure
 
 Exit codes: 0 done, 1 failed or an instance leads, 2 bad settings or usage")]
 pub struct Args {
@@ -54,6 +62,12 @@ pub struct Args {
     /// The store to move to, as for --store
     #[arg(long, value_name = "URL", help_heading = "Migrating")]
     to: String,
+    /// Take an election back that has moved from --from to --to
+    #[arg(long, help_heading = "Migrating")]
+    undo: bool,
+    /// Take it back although --to cannot be read, once no instance that uses --to runs any more
+    #[arg(long, requires = "undo", help_heading = "Migrating")]
+    force: bool,
 }
 
 /// Moves the election and prints what to do next. Exits with 0 when it is done, 1 on failure, 2 on wrong
@@ -75,7 +89,11 @@ pub async fn run(args: Args, environment: &Environment) -> ExitCode {
         terminal::complain(why);
         return ExitCode::from(2);
     }
-    match migrate(&from, &to).await {
+    let moved = match args.undo {
+        true => undo(&from, &to, args.force).await,
+        false => migrate(&from, &to).await,
+    };
+    match moved {
         Ok(text) => terminal::print(&text, ExitCode::SUCCESS),
         Err(why) => {
             terminal::complain(&harmless(&why));
@@ -87,6 +105,8 @@ pub async fn run(args: Args, environment: &Environment) -> ExitCode {
 /// An election in one of the stores.
 struct Place {
     store: Arc<dyn LeaseAdmin>,
+    /// The store as `--store` takes it, which has no secrets.
+    url: String,
     /// The store, with the election where its name has it.
     named: String,
     election: String,
@@ -102,7 +122,13 @@ impl Place {
         if matches!(settings.store, StoreSettings::Memory) {
             return Err("the store memory: exists only inside each process".to_owned());
         }
+        let url = match &settings.store {
+            // With the namespace that the settings give it.
+            it @ StoreSettings::Kubernetes(_) => it.to_string(),
+            _ => url.to_owned(),
+        };
         Ok(Self {
+            url,
             store: store::open(&settings).map_err(|error| format!("{error:#}"))?,
             named: settings.store.to_string(),
             election: settings.election,
@@ -164,25 +190,25 @@ impl Place {
         direct::read(&self.store).await.map_err(|why| format!("{}: {why}", self.named))
     }
 
-    /// Makes sure that the recorded term is at least this one; returns it.
-    async fn raise(&self, least: u64) -> Result<u64, String> {
-        match self.free().await?.record.term {
-            Some(term) if term >= least => return Ok(term),
-            Some(_) => {
-                let bid = self.take().await?;
-                let written = tried(async || self.store.write_term(&bid, least).await).await;
-                let released = tried(async || self.store.release(&bid).await).await;
-                self.tell(written)?;
-                self.tell(released)?;
-            }
-            None => {
-                self.tell(tried(async || self.store.create(least).await).await)?;
-            }
+    /// Makes sure that the recorded term is at least this one and that the store is open; returns the term.
+    async fn open_with(&self, least: u64) -> Result<u64, String> {
+        let done = |it: &Record| it.term.filter(|term| *term >= least && it.moved_to().is_none());
+        let seen = self.read().await?.record;
+        if let Some(term) = done(&seen) {
+            return Ok(term);
         }
-        match self.read().await?.record.term {
-            Some(term) if term >= least => Ok(term),
-            _ => Err(format!("{} has no term of {least} although it was written", self.named)),
+        if seen.term.is_some() {
+            let bid = self.take().await?;
+            let written = tried(async || self.store.write_term(&bid, least).await).await;
+            let released = tried(async || self.store.release(&bid).await).await;
+            self.tell(written)?;
+            self.tell(released)?;
+        } else {
+            self.free().await?;
+            self.tell(tried(async || self.store.create(least).await).await)?;
         }
+        done(&self.read().await?.record)
+            .ok_or_else(|| format!("{} has no term of {least} although it was written", self.named))
     }
 
     fn tell<T>(&self, outcome: Result<T, StoreError>) -> Result<T, String> {
@@ -192,45 +218,116 @@ impl Place {
 
 /// Moves the election; returns the text to print, or why it did not move.
 async fn migrate(from: &Place, to: &Place) -> Result<String, String> {
-    if from.read().await?.record.term.is_none() {
+    let seen = from.read().await?.record;
+    let Some(last) = seen.term else {
         return Err(format!(
             "{} has no term, so there is nothing to move: check --from and --election",
             from.named
         ));
-    }
-    let held = from.take().await?;
-    let moved = prepare(from, to, &held).await;
-    let released = tried(async || from.store.release(&held).await).await;
-    let term = moved.map_err(|why| {
-        format!("{why}\n  nothing has moved: nobody is held off in {}", from.named)
-    })?;
-    from.tell(released)?;
-    let until = clock::now().date();
-    let until = until.saturating_add(
-        time::Duration::try_from(Successor::LONGEST_HOLD_OFF).unwrap_or(time::Duration::HOUR),
-    );
+    };
+    let term = match seen.moved_to() {
+        Some(there) if there == to.url => {
+            // Marked by a move back to `from` that was interrupted, or by a later one to another store.
+            let found = to.read().await?.record;
+            if let Some(next) = found.moved_to().filter(|it| *it != from.url) {
+                return Err(format!(
+                    "the election has moved on from {} to {next}: move it from there",
+                    to.named
+                ));
+            }
+            finish(from, to, above(last, from)?).await?
+        }
+        Some(there) => {
+            return Err(format!(
+                "the election has moved from {} to {there} already\n  move it from there, or take it back \
+                 with --undo --to {there}",
+                from.named
+            ));
+        }
+        None => leave(from, to).await?,
+    };
     Ok(format!(
         "moved the election {:?} from {} to {}\n\
          the next term there is above {term}\n\
-         start the instances with the new store now: those that are still in the old one are held off for {}, \
-         and from {} on one of them would lead there\n",
-        from.election,
-        from.named,
-        to.named,
-        spoken(Successor::LONGEST_HOLD_OFF),
-        rfc3339(until),
+         nobody bids in the old store any more: start the instances with --store {}\n",
+        from.election, from.named, to.named, to.url
     ))
 }
 
-/// Gives the new store a term above all of the old one, and then holds off all candidates in that; returns
-/// the term.
-async fn prepare(from: &Place, to: &Place, held: &Bid) -> Result<u64, String> {
-    let last = from.tell(tried(async || from.store.write_term(held, 0).await).await)?;
-    if last >= LARGEST_TERM {
-        return Err(format!("{} has the term {last}, and none can follow it", from.named));
+/// Takes an election back that has moved; returns the text to print, or why it was not.
+async fn undo(from: &Place, to: &Place, force: bool) -> Result<String, String> {
+    let seen = from.read().await?.record;
+    let Some(there) = seen.moved_to() else {
+        return Ok(format!("nothing to undo: {} does not say that it has moved\n", from.named));
+    };
+    if there != to.url {
+        return Err(format!(
+            "the election has moved from {} to {there}, and not to {}: name that with --to",
+            from.named, to.url
+        ));
     }
-    let term = to.raise(last).await?;
-    let nobody = Successor { identity: NAME.to_owned(), hold_off: Successor::LONGEST_HOLD_OFF };
-    from.tell(tried(async || from.store.set_successor(held, &nobody).await).await)?;
-    Ok(term)
+    match to.read().await {
+        Ok(found) if found.record.term.is_some() => return migrate(to, from).await,
+        Ok(_) => {}
+        Err(_) if force => {}
+        Err(why) => {
+            return Err(format!(
+                "{why}\n  so it is not known whether an instance leads there; once none that uses it runs any \
+                 more, add --force"
+            ));
+        }
+    }
+    // Above the terms that the new store had, if it was lost.
+    let least = above(above(seen.term.unwrap_or(0), from)?, from)?;
+    let term = from.open_with(least).await?;
+    Ok(format!(
+        "took the election {:?} back to {}\nthe next term there is above {term}\n",
+        from.election, from.named
+    ))
+}
+
+/// Returns the least term to follow this one in another store.
+fn above(last: u64, from: &Place) -> Result<u64, String> {
+    let term = last.checked_add(GAP).filter(|it| *it < LARGEST_TERM);
+    term.ok_or_else(|| format!("{} has the term {last}, and none can follow it", from.named))
+}
+
+/// Moves the election out of a store where it still is; returns the term of the new one.
+async fn leave(from: &Place, to: &Place) -> Result<u64, String> {
+    // A silent claim is waited out before the other lease is held.
+    to.free().await?;
+    let held = from.take().await?;
+    let marked = mark(from, to, &held).await;
+    // If this fails, the lease runs out.
+    let _ = tried(async || from.store.release(&held).await).await;
+    let least = marked.map_err(|why| format!("{why}\n  nothing has moved from {}", from.named))?;
+    finish(from, to, least).await
+}
+
+/// Prepares the new store, and marks the old one under its lease; returns the least term of the new store.
+async fn mark(from: &Place, to: &Place, held: &Bid) -> Result<u64, String> {
+    let last = from.tell(tried(async || from.store.write_term(held, 0).await).await)?;
+    let found = to.read().await?.record;
+    if found.nonce == Some(held.nonce) {
+        return Err("--from and --to lead to one and the same lease".to_owned());
+    }
+    let least = above(last, from)?;
+    if found.moved_to().is_none() {
+        to.open_with(least).await?;
+    }
+    from.tell(tried(async || from.store.renew(held).await).await)?;
+    let moved = Successor::store(&to.url);
+    from.tell(tried(async || from.store.set_successor(held, &moved).await).await)?;
+    Ok(least)
+}
+
+/// Opens the new store, now that the old one is marked.
+async fn finish(from: &Place, to: &Place, least: u64) -> Result<u64, String> {
+    to.open_with(least).await.map_err(|why| {
+        format!(
+            "{why}\n  nobody bids in {} any more, which says that the election has moved: run this again to \
+             finish, or take the election back with --undo",
+            from.named
+        )
+    })
 }

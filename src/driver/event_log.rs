@@ -115,6 +115,12 @@ impl EventLog {
                 "the recorded term is too large to be followed by another; if no leader is active, \
                  delete the record and run `tenure doctor --create`"
             ),
+            Notice::Moved(Some(to)) => tracing::error!(
+                moved_to = &**to,
+                "the election has moved to another store, so this instance never bids here: start it \
+                 with --store {to}, or take the election back with `tenure migrate --undo`"
+            ),
+            Notice::Moved(None) => tracing::info!("the election is in this store again"),
             Notice::SuccessorNamed(Successor { identity, hold_off }) => tracing::info!(
                 successor = identity,
                 hold_off_s = seconds(hold_off),

@@ -126,7 +126,7 @@ impl Publisher {
 }
 
 /// Returns whether the status has a change that readers should see: state, term, holder, successor,
-/// hold-off or the kind of the store's error; not a renewal.
+/// hold-off, the kind of the store's error or where the election has moved; not a renewal.
 fn differs(before: &Status, after: &Status) -> bool {
     let outcome = |status: &Status| status.store.error().map(|error| error.outcome());
     before.standing.state() != after.standing.state()
@@ -135,6 +135,7 @@ fn differs(before: &Status, after: &Status) -> bool {
         || before.successor != after.successor
         || before.hold_off.is_some() != after.hold_off.is_some()
         || outcome(before) != outcome(after)
+        || before.store.moved_to != after.store.moved_to
 }
 
 #[cfg(test)]

@@ -36,7 +36,8 @@ pub(super) struct Deference {
 }
 
 impl Election {
-    /// Returns whether to bid for a lease that was just seen free. Being named by a later leader
+    /// Returns whether to bid for a lease that was just seen free; never on a record that says that the
+    /// election has moved. Being named by a later leader
     /// ends this candidate's hold-off: otherwise the others would wait in vain for a candidate that
     /// was asked to lead. Being named in its own record does not, since another candidate may have
     /// the same identity.
@@ -49,7 +50,10 @@ impl Election {
         };
         let others_wait = self.deference.is_some_and(|it| !it.is_over(now));
         let lets_others_bid = !self.priority_wait(now).is_zero();
-        self.competes() && (invited || self.hold_off.is_none() && !others_wait && !lets_others_bid)
+        let is_here = self.store.moved_to.is_none();
+        is_here
+            && self.competes()
+            && (invited || self.hold_off.is_none() && !others_wait && !lets_others_bid)
     }
 
     /// Returns whether this candidate has stepped down and not read the store since: what the store

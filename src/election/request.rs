@@ -151,6 +151,8 @@ pub enum Notice {
         /// The term found.
         found: u64,
     },
+    /// The record says that the election has moved to the store at this place, or no longer says so.
+    Moved(Option<Arc<str>>),
     /// The record names a successor.
     SuccessorNamed(Successor),
     /// The outcome of a release is unknown, or a lapsed lease was not over in the time for its

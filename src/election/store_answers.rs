@@ -35,7 +35,7 @@ impl Election {
         }
         // The record in an answer is valid even if the answer is too late for its lease.
         match &answer {
-            Ok(Answer::Grant(grant)) => self.check_record(&grant.record),
+            Ok(Answer::Grant(grant)) => self.see_record(&grant.record),
             Ok(Answer::Term(term)) => self.highest_term = self.highest_term.max(*term),
             _ => {}
         }
@@ -140,7 +140,8 @@ impl Election {
     /// Handles a grant, which counts from the first sending of its bid: too little time may be
     /// left.
     fn on_grant(&mut self, bidding: Bidding, grant: &Grant, now: Moment, entropy: Entropy) {
-        if grant.record.term.is_some_and(|term| term >= LARGEST_TERM) {
+        let has_moved = grant.record.moved_to().is_some();
+        if has_moved || grant.record.term.is_some_and(|term| term >= LARGEST_TERM) {
             self.schedule_release(bidding.bid, now, true);
             self.back_off(now, entropy);
             return;
@@ -307,16 +308,15 @@ impl Election {
 
     /// Applies what a read returned: record, hold-off, successor and holder.
     fn apply_snapshot(&mut self, snapshot: &Snapshot, now: Moment) {
-        self.check_record(&snapshot.record);
+        self.see_record(&snapshot.record);
         if let Some(hold_off) = &mut self.hold_off {
             hold_off.update(snapshot, now);
         }
         self.hold_off.take_if(|hold_off| hold_off.is_over(now));
+        let successor = snapshot.record.named_successor();
         self.deference =
-            snapshot.record.successor.as_ref().map(|successor| {
-                Deference::update(self.deference, successor.hold_off, snapshot, now)
-            });
-        self.set_successor(snapshot.record.successor.clone());
+            successor.map(|it| Deference::update(self.deference, it.hold_off, snapshot, now));
+        self.set_successor(successor.cloned());
         self.see_free(snapshot.free, now);
         if snapshot.free {
             self.free_record = snapshot.record.clone();
@@ -332,6 +332,16 @@ impl Election {
             _ => None,
         };
         self.set_holder(holder);
+    }
+
+    /// Takes from a record whether the election has moved, and checks its term.
+    fn see_record(&mut self, record: &Record) {
+        let moved_to = record.moved_to();
+        if self.store.moved_to.as_deref() != moved_to {
+            self.store.moved_to = moved_to.map(Arc::from);
+            self.notices.push_back(Notice::Moved(self.store.moved_to.clone()));
+        }
+        self.check_record(record);
     }
 
     /// Compares the recorded term with the largest one seen, and reports each defect once (R11).

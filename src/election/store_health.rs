@@ -18,6 +18,9 @@ pub struct StoreHealth {
     /// The writes that fail, until one is answered or another candidate is seen to hold the lease:
     /// a read says nothing about them.
     pub failing_writes: Option<FailingWrites>,
+    /// The place of the store that the election has moved to, by the last record seen; nobody bids here
+    /// then.
+    pub moved_to: Option<Arc<str>>,
 }
 
 /// Writes of which none was answered.

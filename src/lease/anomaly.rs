@@ -4,8 +4,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::text::{INVALID_NAME, is_name};
-use super::{Candidate, Grant, PeerUrl, Record, Snapshot};
+use super::text::{INVALID_NAME, is_name, is_printable};
+use super::{Candidate, Grant, PeerUrl, Record, Snapshot, Successor};
 
 /// A lease that lasts longer than this many times one's own lease-duration is an alarm.
 const MUCH_LONGER: u32 = 100;
@@ -50,7 +50,8 @@ impl Grant {
 
 impl Record {
     /// Replaces names that cannot be shown, and returns whether there were any. A successor with
-    /// such a name is no candidate, and is removed, as is a peer that may not be contacted.
+    /// such a name is no candidate, and is removed, as is a peer that may not be contacted. The mark of
+    /// an election that has moved stays whatever it names.
     pub fn admit(&mut self) -> Vec<Anomaly> {
         let invalid = |text: &str| !is_name(text);
         let poisoned = self.holder.as_ref().is_some_and(|it| {
@@ -69,16 +70,29 @@ impl Record {
                 peer: holder.peer.clone().filter(|_| !is_misled),
             });
         }
-        let named = self.successor.take_if(|it| invalid(&it.identity));
+        let is_poison = |it: &Successor| match it.is_store() {
+            true => it.identity != INVALID_NAME && !is_place(&it.identity),
+            false => invalid(&it.identity),
+        };
+        let named = self.successor.take_if(|it| is_poison(it));
+        if named.as_ref().is_some_and(Successor::is_store) {
+            self.successor = Some(Successor::store(INVALID_NAME));
+        }
         let name = (poisoned || named.is_some()).then_some(Anomaly::Name);
         name.into_iter().chain(is_misled.then_some(Anomaly::Peer)).collect()
     }
 }
 
+/// Returns whether a text can be the place of a store.
+fn is_place(text: &str) -> bool {
+    let fits = text.len() <= Successor::LONGEST_PLACE;
+    fits && !text.is_empty() && text.chars().all(is_printable)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lease::{Successor, Version};
+    use crate::lease::Version;
 
     const OURS: Duration = Duration::from_secs(15);
 
@@ -116,6 +130,23 @@ mod tests {
             let successor = Successor { identity: poison.to_owned(), hold_off: OURS };
             let mut record = Record { successor: Some(successor), ..Record::default() };
             assert_eq!((record.admit(), record), (vec![Anomaly::Name], Record::default()));
+        }
+    }
+
+    #[test]
+    fn a_record_that_has_moved_stays_so_whatever_it_names() {
+        let of =
+            |place: &str| Record { successor: Some(Successor::store(place)), ..Record::default() };
+        let url = format!("postgres://{}/app", ["db-1.example.com"; 20].join(","));
+        let mut record = of(&url);
+        assert!(record.admit().is_empty() && record.moved_to() == Some(&url));
+        let long = "x".repeat(200_000);
+        for poison in ["a\0b", "a\u{202e}b", long.as_str(), ""] {
+            let mut record = of(poison);
+            assert_eq!(record.admit(), [Anomaly::Name], "{poison:.20?}");
+            assert_eq!(record, of(INVALID_NAME));
+            assert!(record.admit().is_empty(), "it can be shown now");
+            assert_eq!(record.named_successor(), None);
         }
     }
 

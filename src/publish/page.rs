@@ -257,6 +257,14 @@ fn store(text: &mut String, store: &StoreDocument<'_>) {
         "<div class=\"wide\"><dt>Store</dt><dd>{}</dd><dd class=\"soft\">{heard}</dd></div>",
         escaped(&store.name())
     );
+    if let Some(to) = &store.moved_to {
+        let _ = writeln!(
+            text,
+            "<div class=\"wide\"><dt>The election has moved to</dt><dd class=\"warn\">{}</dd>\
+             <dd>nobody leads in this store</dd></div>",
+            escaped(to)
+        );
+    }
     if let Some(error) = &store.last_error {
         let times = match store.failures {
             0 | 1 => "Last store error".to_owned(),

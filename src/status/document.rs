@@ -155,6 +155,9 @@ pub struct StoreDocument<'a> {
     /// The error of the last one.
     #[serde(default)]
     pub last_error: Option<Cow<'a, str>>,
+    /// The store that the election has moved to, without secrets: nobody bids in this one then.
+    #[serde(default)]
+    pub moved_to: Option<Cow<'a, str>>,
 }
 
 /// The health probes in the status document. Whether the instance competes is part of the state
@@ -257,6 +260,10 @@ impl<'a> Document<'a> {
     #[must_use]
     pub fn activity(&self) -> String {
         match (&*self.state, &self.maintenance) {
+            ("standby", _) if self.store.moved_to.is_some() => {
+                let to = self.store.moved_to.as_deref().unwrap_or_default();
+                format!("does not compete: the election has moved to {to}")
+            }
             ("standby", _) if self.can_take_over == Some(false) => {
                 let why = self.store.last_error.as_deref().unwrap_or("the store does not answer");
                 format!("is a standby, but cannot take over: {why}")
@@ -338,6 +345,7 @@ impl Published {
                 last_success_ms_ago: store.last_success.map(|then| whole_ms(then.elapsed_max(now))),
                 failures: store.failures,
                 last_error: store.error().map(|error| Cow::from(error.failure().message.as_ref())),
+                moved_to: store.moved_to.as_deref().map(Cow::from),
             },
             health: (!self.probes.is_empty()).then(|| HealthDocument {
                 well: self.is_healthy(),

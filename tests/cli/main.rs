@@ -6,6 +6,7 @@
 mod check;
 mod install;
 mod kubectl;
+mod migrate;
 mod peers;
 mod settings;
 mod status;

@@ -37,6 +37,10 @@ pub(super) fn facts(heard: &Heard, now: Moment, style: Style) -> String {
     let ago = |ms| format!("{} ago", spoken(Duration::from_millis(ms) + waited));
     rows.push((label, store.last_success_ms_ago.map_or("never".to_owned(), ago)));
     rows.push(("store", harmless(&store.name())));
+    if let Some(to) = &store.moved_to {
+        let words = format!("{}; nobody leads in this store", harmless(to));
+        rows.push(("moved to", style.paint(Colour::Red, &words)));
+    }
     let error = match &store.last_error {
         None => "none".to_owned(),
         Some(error) => {

@@ -267,3 +267,48 @@ fn r11_a_term_that_was_written_too_late_is_seen_all_the_same() {
     bench.answer(Ok(free(Some(7))));
     assert!(bench.notices.contains(&Notice::TermFell { seen: 8, found: 7 }));
 }
+
+/// A record of an election that has moved.
+fn moved() -> Record {
+    Record { successor: Some(crate::lease::Successor::store("gs://locks")), ..record(Some(7)) }
+}
+
+fn seen_moved() -> Answer {
+    let Answer::Snapshot(seen) = free(Some(7)) else { unreachable!() };
+    Answer::Snapshot(Snapshot { record: moved(), ..seen })
+}
+
+#[test]
+fn nobody_bids_on_a_record_that_says_that_the_election_has_moved() {
+    let mut bench = Bench::new(remote());
+    for _ in 0..20 {
+        bench.answer(Ok(seen_moved()));
+        bench.next("read");
+    }
+    // Nor at the request of an operator.
+    assert!(bench.command(Command::Resume).is_err());
+    bench.answer(Ok(seen_moved()));
+    bench.next("read");
+    let status = bench.election.status();
+    assert_eq!(status.store.moved_to.as_deref(), Some("gs://locks"));
+    assert_eq!(status.successor, None, "it is no candidate");
+    let told = Notice::Moved(Some("gs://locks".into()));
+    assert_eq!(bench.notices.iter().filter(|it| **it == told).count(), 1);
+    bench.answer(Ok(free(Some(8))));
+    bench.expect("acquire");
+    assert!(bench.notices.contains(&Notice::Moved(None)));
+    assert_eq!(bench.election.status().store.moved_to, None);
+}
+
+#[test]
+fn a_lease_is_released_and_no_term_written_if_the_election_has_moved_since_the_read() {
+    let mut bench = Bench::bidding_with(remote());
+    let grant = Grant { record: moved(), date: None, version: None };
+    bench.answer(Ok(Answer::Grant(grant)));
+    bench.expect("release");
+    assert_eq!(bench.state(), State::Standby);
+    bench.answer(Ok(Answer::Done));
+    bench.next("read");
+    bench.answer(Ok(seen_moved()));
+    bench.next("read");
+}

@@ -97,6 +97,7 @@ pub fn failing(failures: u32, words: &str) -> StoreHealth {
         failures,
         last_failure: Some(Arc::new(StoreError::Unknown(failure))),
         failing_writes: None,
+        moved_to: None,
     }
 }
 

@@ -396,6 +396,7 @@ macro_rules! conformance {
             a_successor_outlives_the_release_and_ends_with_the_next_term,
             the_same_successor_again_changes_nothing_and_another_replaces_it,
             a_hold_off_is_kept_in_whole_milliseconds_of_an_hour_at_most,
+            the_mark_of_a_move_is_kept_and_shown_until_the_next_term,
             naming_a_successor_requires_lease_and_record,
             a_broken_lease_runs_out_and_is_renewed_no_more,
             a_lease_broken_at_once_is_free_at_once,

@@ -80,7 +80,7 @@ pub async fn a_hold_off_is_kept_in_whole_milliseconds_of_an_hour_at_most<H: Harn
     for (hold_off, kept) in [
         (Duration::from_micros(1_500), Duration::from_millis(2)),
         (Duration::ZERO, Duration::ZERO),
-        (Duration::MAX, Successor::LONGEST_HOLD_OFF),
+        (Duration::from_secs(u64::MAX), Successor::LONGEST_HOLD_OFF),
     ] {
         let successor = Successor { hold_off, ..named("b") };
         a.set_successor(&successor).await.expect("named");
@@ -90,6 +90,26 @@ pub async fn a_hold_off_is_kept_in_whole_milliseconds_of_an_hour_at_most<H: Harn
         a.set_successor(&successor).await.expect("it stands");
         assert_eq!(lock.bytes().await, bytes, "the same again, as it is kept");
     }
+}
+
+pub async fn the_mark_of_a_move_is_kept_and_shown_until_the_next_term<H: Harness>(lock: H) {
+    let a = Contender::holder(&lock, "a").await;
+    let term = a.write_term(3).await.expect("a term");
+    let servers = (1..20).map(|it| format!("[2001:db8::{it}]:2379")).collect::<Vec<_>>().join(",");
+    for place in ["file:///var/lib/ü b/%41", &format!("etcd://{servers}/tenure?x=\"y\"")] {
+        a.set_successor(&Successor::store(place)).await.expect("marked");
+        a.set_successor(&Successor::store(place)).await.expect("it stands");
+        assert_eq!(a.read().await.record.moved_to(), Some(place));
+    }
+    a.renew().await.expect("renewed");
+    a.release().await.expect("released");
+    let b = Contender::new(&lock, "b").await;
+    let mut snapshot = b.read().await;
+    assert!(snapshot.free && snapshot.admit(H::LEASE).is_empty());
+    assert!(snapshot.record.moved_to().is_some_and(|it| it.starts_with("etcd://")));
+    assert_eq!(b.acquire().await.expect("granted"), snapshot.record, "the grant tells of it too");
+    written::<H>(b.write_term(0).await, term + 1);
+    assert_eq!(b.read().await.record.successor, None);
 }
 
 pub async fn naming_a_successor_requires_lease_and_record<H: Harness>(lock: H) {
