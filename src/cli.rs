@@ -26,7 +26,9 @@ pub mod kubectl;
 mod leader;
 pub mod migrate;
 pub mod operate;
+mod outcome;
 mod peer_checks;
+mod renewal;
 pub mod run;
 mod settings;
 pub mod status;
@@ -40,7 +42,7 @@ pub mod watch;
 mod watch_lines;
 mod watch_news;
 
-pub use admin_client::AdminArgs;
+use admin_client::AdminArgs;
 pub use client::UrlArgs;
 pub use settings::{ExecSettingsArgs, SettingsArgs};
 pub use terminal::ColourArgs;
@@ -176,7 +178,7 @@ pub enum Command {
     Transfer(operate::Transfer),
     /// Take this instance out of the election; a leader steps down first
     #[command(after_help = operate::PAUSE)]
-    Pause(AdminArgs),
+    Pause(operate::Pause),
     /// Bring a paused instance back into the election, or end its hold-off
     #[command(after_help = operate::RESUME)]
     Resume(AdminArgs),

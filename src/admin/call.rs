@@ -1,4 +1,4 @@
-//! Parses a path and a body into a [`Command`], or into a fault that says what is valid.
+//! Parses a path and a body into a [`Call`], or into a fault that says what is valid.
 
 use std::time::Duration;
 
@@ -25,6 +25,18 @@ pub(super) const PATHS: [(&str, Verb); 5] = [
     ("/v1/resume", Verb::Resume),
     ("/v1/drained", Verb::Drained),
 ];
+
+/// The path that answers with the status document: a caller of this listener need not know the status
+/// listener to see what comes of its call.
+pub(super) const STATUS: &str = "/v1/status";
+
+/// What a caller asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Call {
+    pub(super) command: Command,
+    /// Whether a successor may be one that the peers do not know.
+    pub(super) force: bool,
+}
 
 /// The kind of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,14 +77,14 @@ impl Verb {
     fn fields(self) -> &'static [&'static str] {
         match self {
             Self::StepDown => &["hold_off"],
-            Self::Transfer => &["to", "hold_off"],
+            Self::Transfer => &["to", "hold_off", "force"],
             Self::Pause | Self::Resume => &[],
             Self::Drained => &["term"],
         }
     }
 
     /// Parses the body of a call to the instance whose identity is `ours`.
-    pub(super) fn read(self, body: &[u8], own_identity: &str) -> Result<Command, FieldError> {
+    pub(super) fn read(self, body: &[u8], own_identity: &str) -> Result<Call, FieldError> {
         let fields = object(body)?;
         if let Some(unknown) = fields.keys().find(|it| !self.fields().contains(&it.as_str())) {
             let known = self.fields();
@@ -83,7 +95,7 @@ impl Verb {
             };
             return Err(fault(unknown, format!("unknown field; {takes}")));
         }
-        Ok(match self {
+        let command = match self {
             Self::StepDown => Command::StepDown { hold_off: hold_off(&fields)? },
             Self::Transfer => {
                 let identity = successor(&fields, own_identity)?;
@@ -92,7 +104,8 @@ impl Verb {
             Self::Pause => Command::Pause,
             Self::Resume => Command::Resume,
             Self::Drained => Command::Drained(term(&fields)?),
-        })
+        };
+        Ok(Call { command, force: force(&fields)? })
     }
 }
 
@@ -169,6 +182,14 @@ fn successor(fields: &Map<String, Value>, own_identity: &str) -> Result<String, 
     }
 }
 
+fn force(fields: &Map<String, Value>) -> Result<bool, FieldError> {
+    fields.get("force").map_or(Ok(false), |value| {
+        value.as_bool().ok_or_else(|| {
+            fault("force", format!("is {}, not a boolean; set true, or omit it", kind_of(value)))
+        })
+    })
+}
+
 fn term(fields: &Map<String, Value>) -> Result<Option<u64>, FieldError> {
     fields.get("term").map_or(Ok(None), |value| {
         let right = "set the number of the draining term, or omit it";
@@ -196,7 +217,7 @@ mod tests {
     use super::*;
 
     fn read(path: &str, body: &str) -> Result<Command, FieldError> {
-        Verb::of(path).unwrap().read(body.as_bytes(), "web-1")
+        Verb::of(path).unwrap().read(body.as_bytes(), "web-1").map(|it| it.command)
     }
 
     #[test]
@@ -231,6 +252,16 @@ mod tests {
     }
 
     #[test]
+    fn a_transfer_may_insist_on_its_successor() {
+        for (more, force) in [("", false), (r#","force":false"#, false), (r#","force":true"#, true)]
+        {
+            let body = format!(r#"{{"to":"web-2"{more}}}"#);
+            let call = Verb::Transfer.read(body.as_bytes(), "web-1").unwrap();
+            assert_eq!(call.force, force, "{body}");
+        }
+    }
+
+    #[test]
     fn each_error_names_its_field_and_a_valid_value() {
         let long = format!(r#"{{"to":"{}"}}"#, "x".repeat(129));
         for (path, body, field, words) in [
@@ -248,6 +279,8 @@ mod tests {
             ("/v1/transfer", r#"{"to":"a\nb"}"#, "to", "ASCII"),
             ("/v1/transfer", &long, "to", "128"),
             ("/v1/transfer", r#"{"to":"web-2","hold_off":"x"}"#, "hold_off", "duration"),
+            ("/v1/transfer", r#"{"to":"web-2","force":"yes"}"#, "force", "not a boolean"),
+            ("/v1/step-down", r#"{"force":true}"#, "force", "takes hold_off"),
             ("/v1/pause", r#"{"for":"1h"}"#, "for", "no fields"),
             ("/v1/resume", r#"{"now":true}"#, "now", "no fields"),
             ("/v1/drained", r#"{"term":"42"}"#, "term", "a string"),
@@ -273,7 +306,7 @@ mod tests {
         ) {
             for (_, verb) in PATHS {
                 for body in [body.as_slice(), text.as_bytes()] {
-                    match verb.read(body, "web-1") {
+                    match verb.read(body, "web-1").map(|it| it.command) {
                         Ok(Command::StepDown { hold_off }) => prop_assert!(hold_off <= LONGEST_HOLD_OFF),
                         Ok(Command::Transfer(it)) => {
                             prop_assert!(it.hold_off <= LONGEST_HOLD_OFF);

@@ -2,6 +2,7 @@
 
 use super::call::Verb;
 use crate::election::{Command, State};
+use crate::status::CandidateDocument;
 use crate::status::document::{Document, HolderDocument};
 
 /// Why a command was refused, and the remedy.
@@ -23,6 +24,32 @@ impl Conflict {
         let error = format!("cannot {}: {why}", verb.words());
         Self { error, remedy: remedy(command, state, status) }
     }
+}
+
+/// Returns why a candidate cannot be the successor, by the peers of the leader; `None` if it can, or if
+/// there are no peers.
+pub(super) fn of_successor(identity: &str, status: &Document<'_>) -> Option<Conflict> {
+    let candidates = status.candidates.as_deref()?;
+    let others = || candidates.iter().filter(|it| it.instance != status.instance && it.connected);
+    let can_lead = |it: &&CandidateDocument<'_>| it.state == "standby";
+    let named = others().filter(|it| it.identity == identity);
+    if named.clone().any(|it| can_lead(&it)) {
+        return None;
+    }
+    let why = match named.last() {
+        Some(found) => format!("{identity} is {}", found.state),
+        None => format!("no candidate {identity} is connected to this leader"),
+    };
+    let able: Vec<&str> = others().filter(can_lead).map(|it| &*it.identity).collect();
+    let remedy = match able.join(", ") {
+        able if able.is_empty() => {
+            "no other candidate can lead now: see `tenure status`. To insist, use --force, and nobody \
+             leads until the hold-off is over if it does not"
+                .to_owned()
+        }
+        able => format!("these can lead now: {able}; to insist on {identity}, use --force"),
+    };
+    Some(Conflict { error: format!("cannot transfer: {why}"), remedy })
 }
 
 fn remedy(command: &Command, state: State, status: &Document<'_>) -> String {

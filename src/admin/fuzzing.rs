@@ -9,7 +9,7 @@ use crate::lease::text::{is_name, is_printable};
 pub fn admin_body(data: &[u8]) {
     let Some((first, body)) = data.split_first() else { return };
     let (_, verb) = PATHS[usize::from(*first) % PATHS.len()];
-    let fault = match verb.read(body, "us") {
+    let fault = match verb.read(body, "us").map(|it| it.command) {
         Ok(command) => {
             assert!(logged(&command).chars().all(is_printable), "{command:?}");
             return match command {

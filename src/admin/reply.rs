@@ -8,10 +8,11 @@ use axum::response::{IntoResponse, Response};
 use serde_json::{Map, Value};
 
 use super::auth::Denial;
-use super::call::{FieldError, PATHS};
+use super::call::{FieldError, PATHS, STATUS};
 use super::conflict::Conflict;
 use crate::config::duration;
 use crate::election::{Command, State};
+use crate::status::document::Document;
 
 /// A response.
 #[derive(Debug)]
@@ -68,9 +69,10 @@ impl Reply {
 
     /// Returns 404 with the list of paths.
     pub(super) fn unknown_path() -> Self {
-        let paths = PATHS.map(|(path, _)| Value::from(path));
+        let paths = PATHS.iter().map(|(path, _)| *path).chain([STATUS]);
         let error = "no such path; POST to one of `paths`";
-        Self::refusal(StatusCode::NOT_FOUND, error).with("paths", paths.to_vec())
+        let paths: Vec<Value> = paths.map(Value::from).collect();
+        Self::refusal(StatusCode::NOT_FOUND, error).with("paths", paths)
     }
 
     /// Returns 405: every path takes POST.
@@ -105,6 +107,15 @@ impl Reply {
     pub(super) fn parameters() -> Self {
         let error = "no path takes query parameters; send the fields as a JSON object in the body";
         Self::refusal(StatusCode::BAD_REQUEST, error)
+    }
+
+    /// Returns 200 with the status document.
+    pub(super) fn status(document: &Document<'_>) -> Self {
+        let body = match serde_json::to_value(document) {
+            Ok(Value::Object(fields)) => fields,
+            _ => unreachable!("a document is a JSON object"),
+        };
+        Self { code: StatusCode::OK, header: None, body }
     }
 
     /// Returns 409 for a call that the present state does not allow.
@@ -146,6 +157,9 @@ impl Reply {
         if let Some(wait) = outlook.another_leads_in {
             reply = reply.milliseconds("another_leads_in_ms", wait);
         }
+        if let Some(warning) = outlook.warning {
+            reply = reply.with("warning", warning);
+        }
         reply
     }
 }
@@ -159,6 +173,8 @@ pub(super) struct Outlook {
     pub(super) drain_remaining: Option<Duration>,
     /// The approximate time until another instance leads, if one is healthy.
     pub(super) another_leads_in: Option<Duration>,
+    /// What the caller should know.
+    pub(super) warning: Option<&'static str>,
 }
 
 impl IntoResponse for Reply {

@@ -13,8 +13,8 @@ use http_body_util::{BodyExt, LengthLimitError, Limited};
 use tokio::time::timeout;
 
 use super::auth::{Auth, Denial};
-use super::call::{self, FieldError, Verb};
-use super::conflict::Conflict;
+use super::call::{self, Call, FieldError, STATUS, Verb};
+use super::conflict::{self, Conflict};
 use super::reply::{Outlook, Reply};
 use super::{App, ConnectionState, Shared};
 use crate::election::{Command, Progress, State};
@@ -30,6 +30,10 @@ const BODY_TIME: Duration = Duration::from_secs(5);
 /// it takes longer.
 const DRIVER_TIME: Duration = Duration::from_secs(5);
 
+/// The warning of a transfer without peers.
+const WITHOUT_PEERS: &str = "without --peers the leader does not know its candidates: if the successor does \
+                             not exist, nobody leads until the hold-off is over";
+
 /// The most characters of a requested path that are logged.
 const MAX_LOGGED: usize = 100;
 
@@ -40,12 +44,14 @@ pub(super) fn router(state: ConnectionState) -> Router {
 async fn answer(Shares(state): Shares<ConnectionState>, request: Request) -> Response {
     let path: String = request.uri().path().chars().take(MAX_LOGGED).collect();
     let request_line = format!("{} {path}", request.method());
-    let mut entry = LogEntry { request_line, detail: None, is_stranger: false };
+    let mut entry = LogEntry { request_line, detail: None, is_stranger: false, is_read: false };
     let reply = state.handle(request, &mut entry).await;
     let (caller, code) = (state.caller.to_string(), reply.code.as_u16());
-    let LogEntry { request_line, detail, is_stranger } = entry;
+    let LogEntry { request_line, detail, is_stranger, is_read } = entry;
     let detail = detail.unwrap_or_else(|| reply.error());
-    if reply.code.is_success() {
+    if is_read && reply.code.is_success() {
+        tracing::debug!(caller, code, "admin call {request_line}");
+    } else if reply.code.is_success() {
         tracing::info!(caller, code, "admin call {request_line}: {detail}");
     } else if !is_stranger || state.shared.refusals.is_logged((state.shared.app.now)()) {
         tracing::warn!(caller, code, "admin call {request_line} refused: {detail}");
@@ -60,6 +66,8 @@ struct LogEntry {
     detail: Option<String>,
     /// Whether the caller is not authorized.
     is_stranger: bool,
+    /// Whether the caller asks for the status, which it may do again and again.
+    is_read: bool,
 }
 
 impl ConnectionState {
@@ -85,9 +93,11 @@ impl ConnectionState {
             }
             return Reply::denied(denial);
         }
-        let Some(verb) = Verb::of(head.uri.path()) else {
+        entry.is_read = head.uri.path() == STATUS;
+        let verb = Verb::of(head.uri.path());
+        if verb.is_none() && !entry.is_read {
             return Reply::unknown_path();
-        };
+        }
         if head.method != Method::POST {
             return Reply::wrong_method();
         }
@@ -98,13 +108,17 @@ impl ConnectionState {
             Ok(body) => body,
             Err(reply) => return reply,
         };
-        let command = match verb.read(&body, &app.about.identity) {
-            Ok(command) => command,
+        let Some(verb) = verb else {
+            let published = app.published.borrow().clone();
+            return Reply::status(&published.document(&app.about, (app.now)()));
+        };
+        let call = match verb.read(&body, &app.about.identity) {
+            Ok(call) => call,
             Err(fault) => return Reply::bad_body(fault),
         };
-        let reply = app.hand_in(verb, &command).await;
+        let reply = app.hand_in(verb, &call).await;
         let refused = (!reply.code.is_success()).then(|| reply.error());
-        let logged = call::logged(&command);
+        let logged = call::logged(&call.command);
         entry.detail = Some(refused.map_or(logged.clone(), |it| format!("{logged}: {it}")));
         reply
     }
@@ -125,9 +139,22 @@ async fn read(body: Body) -> Result<Bytes, Reply> {
 
 impl App {
     /// Sends a call to the driver and turns its answer into a response.
-    async fn hand_in(&self, verb: Verb, command: &Command) -> Reply {
+    async fn hand_in(&self, verb: Verb, call: &Call) -> Reply {
+        let Call { command, force } = call;
         let control = &self.control;
         let was_leading = self.judge().state.is_leading();
+        let mut warning = None;
+        if let Command::Transfer(to) = command
+            && was_leading
+            && !force
+        {
+            let published = self.published.borrow().clone();
+            let status = published.document(&self.about, (self.now)());
+            if let Some(conflict) = conflict::of_successor(&to.identity, &status) {
+                return Reply::impossible(conflict, self.judge().state);
+            }
+            warning = status.candidates.is_none().then_some(WITHOUT_PEERS);
+        }
         let answer = timeout(DRIVER_TIME, control.command(command.clone()));
         let code = match answer.await {
             Err(_) => return Reply::silent(DRIVER_TIME),
@@ -135,7 +162,7 @@ impl App {
             Ok(Ok(Progress::Begun)) => StatusCode::ACCEPTED,
             Ok(Ok(Progress::Done)) => StatusCode::OK,
         };
-        Reply::accepted(code, command, &self.outlook(was_leading))
+        Reply::accepted(code, command, &Outlook { warning, ..self.outlook(was_leading) })
     }
 
     /// Returns the response to a command that is not possible in `state`.
@@ -156,6 +183,6 @@ impl App {
         let leaves = was_leading && !state.is_leading() || drain_remaining.is_some();
         let another_leads_in =
             leaves.then(|| drain_remaining.unwrap_or_default() + self.retry_period);
-        Outlook { state, drain_remaining, another_leads_in }
+        Outlook { state, drain_remaining, another_leads_in, warning: None }
     }
 }

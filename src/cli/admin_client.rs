@@ -12,6 +12,8 @@ use reqwest::{Method, StatusCode};
 use serde_json::{Map, Value};
 
 use super::client::{Address, Sidecar};
+use super::document::Document;
+use super::terminal::harmless;
 use crate::config::{Environment, admin, duration};
 use crate::http::client::{self, Cause};
 use crate::tls::system_client;
@@ -20,7 +22,7 @@ use crate::tls::system_client;
 const SOON: Duration = Duration::from_secs(8);
 
 /// The most bytes of a response.
-const LONGEST: usize = 64 * 1_024;
+const LONGEST: usize = 1 << 20;
 
 const ADDRESS: &str = "TENURE_ADMIN";
 const TOKEN_FILE: &str = "TENURE_ADMIN_TOKEN_FILE";
@@ -36,7 +38,10 @@ pub struct AdminArgs {
     /// TENURE_ADMIN_TOKEN_FILE]
     #[arg(long, value_name = "PATH")]
     admin_token_file: Option<PathBuf>,
-    /// Print the answer as JSON
+    /// Do not wait until it is done
+    #[arg(long)]
+    pub(super) no_wait: bool,
+    /// Print the answer, and what came of it, as JSON
     #[arg(long)]
     pub(super) json: bool,
 }
@@ -116,6 +121,18 @@ impl AdminListener {
         })
     }
 
+    /// Asks for the status of the instance; `None` if its version does not say it here.
+    pub(super) async fn status(&self) -> Result<Option<Document>, String> {
+        let answer = self.post("/v1/status", &Value::Object(Map::new())).await?;
+        match answer.code {
+            StatusCode::OK => serde_json::from_str(&answer.raw)
+                .map(Some)
+                .map_err(|_| "the answer is something other than a status".to_owned()),
+            StatusCode::NOT_FOUND => Ok(None),
+            _ => Err(answer.refusal()),
+        }
+    }
+
     /// Posts a body to a path. An error says why it failed and what to do.
     pub(super) async fn post(&self, path: &str, body: &Value) -> Result<Answer, String> {
         let request = system_client(false)
@@ -165,7 +182,7 @@ impl AdminListener {
 /// The response to a command.
 pub(super) struct Answer {
     pub(super) code: StatusCode,
-    fields: Map<String, Value>,
+    pub(super) fields: Map<String, Value>,
     /// The body as it was received.
     pub(super) raw: String,
 }
@@ -176,8 +193,17 @@ impl Answer {
         self.fields.get(field)?.as_str()
     }
 
+    /// Formats the refusal of a command, with its remedy.
+    pub(super) fn refusal(&self) -> String {
+        let error = self.text("error").map_or_else(|| self.code.to_string(), harmless);
+        match self.remedy().map(harmless) {
+            Some(remedy) => format!("{error}\n  {remedy}"),
+            None => error,
+        }
+    }
+
     /// Returns what to do about a refusal, if anything is known.
-    pub(super) fn remedy(&self) -> Option<&str> {
+    fn remedy(&self) -> Option<&str> {
         self.text("remedy").or(match self.code {
             StatusCode::UNAUTHORIZED => Some("is it the token file of that tenure run?"),
             StatusCode::FORBIDDEN => Some("run this as the user of tenure run, or as root"),

@@ -1,16 +1,17 @@
 //! `tenure break`: ends a lease whose holder is gone, directly in the store (R12).
 //!
 //! It contacts no sidecar, ends no process and takes no lease. By default the lease runs out, which
-//! is safe; freeing it at once (`--now`) is not, and requires a confirmation.
+//! is safe; freeing it at once (`--now`) is not. Both require a confirmation while the holder is alive:
+//! it is watched for a while, unless the confirmation is given.
 
-use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::SettingsArgs;
 use super::direct::{self, TRIES, bounded, is_passing, named, pause};
-use super::terminal::{self, harmless};
+use super::renewal::{self, Renewal};
+use super::terminal::{self, Unconfirmed, harmless};
 use crate::clock;
 use crate::config::{Environment, Settings, StoreSettings, Verb, load_to_examine};
 use crate::lease::{Record, Snapshot, StoreError};
@@ -28,6 +29,10 @@ Without --now the lease expires: its holder can no longer renew it and is passiv
 renewal, and no other candidate can acquire it before it expires. With --now it is free at once, and its \
 holder may continue for up to its renew-deadline: two instances may lead until then.
 
+A lease that is being renewed has a live holder, and breaking it costs an outage: the command reads the store \
+for 1.5 x retry-period, and asks if it sees a renewal, or refuses without --yes where nobody can answer. A \
+blob in Azure does not show renewals: a lease that is held counts as renewed there.
+
 In Kubernetes and in buckets each candidate times a lease by its own clock: an expired one looks like one that is \
 held, and all wait for its whole duration again. A holder that is not Tenure, such as \
 client-go, may continue to work for some time after it has lost the Lease.
@@ -35,20 +40,22 @@ client-go, may continue to work for some time after it has lost the Lease.
 Examples:
   tenure break --store azure://myaccount/elections --election orders
       ends the present leadership, safely; the next leader follows when the lease has expired
+  tenure break --yes --config /etc/tenure.toml
+      the same in a script, whether or not the holder is alive
   tenure break --now --store azure://myaccount/elections --election orders
       avoids that wait, after asking whether the holder is dead
   tenure break --now --yes --config /etc/tenure.toml
       in a script that has made sure of that
 
-Exit codes: 0 done or not held, 1 failed or no such election, 2 bad settings or usage")]
+Exit codes: 0 done or not held, 1 failed, declined or no such election, 2 bad settings or usage, or --yes is missing")]
 pub struct Args {
     #[command(flatten)]
     settings: SettingsArgs,
     /// Free the lease at once; two instances may lead until its holder notices
     #[arg(long, help_heading = "Breaking")]
     now: bool,
-    /// Do not ask whether the holder is dead
-    #[arg(long, requires = "now", help_heading = "Breaking")]
+    /// Do not ask, neither whether to end a leadership nor, with --now, whether the holder is dead
+    #[arg(long, help_heading = "Breaking")]
     yes: bool,
 }
 
@@ -69,23 +76,36 @@ pub async fn run(args: Args, environment: &Environment) -> ExitCode {
         );
         return ExitCode::from(2);
     }
-    if args.now && !args.yes && !std::io::stdin().is_terminal() {
+    if args.now && !args.yes && !terminal::can_ask() {
         terminal::complain(
-            "--now asks whether the holder is dead, but standard input is not a terminal\n  \
-             confirm with --yes, or omit --now to let the lease expire",
+            "--now asks whether the holder is dead, but standard input or standard error is not a \
+             terminal\n  confirm with --yes, or omit --now to let the lease expire",
         );
         return ExitCode::from(2);
     }
     let outcome = match store::open(&settings) {
         Ok(store) => Breaking { store, settings }.run(args.now, args.yes).await,
-        Err(error) => Err(format!("failed to open the store: {error:#}")),
+        Err(error) => Err(format!("failed to open the store: {error:#}").into()),
     };
     match outcome {
         Ok(text) => terminal::print(&text, ExitCode::SUCCESS),
-        Err(why) => {
-            terminal::complain(&harmless(&why));
-            ExitCode::FAILURE
+        Err(NotBroken { why, code }) => {
+            let lines: Vec<String> = why.lines().map(harmless).collect();
+            terminal::complain(&lines.join("\n"));
+            code
         }
+    }
+}
+
+/// Why nothing was broken, or may not be, with the exit code.
+struct NotBroken {
+    why: String,
+    code: ExitCode,
+}
+
+impl From<String> for NotBroken {
+    fn from(why: String) -> Self {
+        Self { why, code: ExitCode::FAILURE }
     }
 }
 
@@ -97,17 +117,26 @@ struct Breaking {
 
 impl Breaking {
     /// Breaks the lease; returns the text to print, or why nothing was broken.
-    async fn run(&self, now: bool, yes: bool) -> Result<String, String> {
+    async fn run(&self, now: bool, yes: bool) -> Result<String, NotBroken> {
         let seen = direct::read(&self.store).await?;
         if seen.free {
-            return self.nothing().await;
+            return Ok(self.nothing().await?);
         }
+        let mut warning = String::new();
         if now {
-            let warning = warning(&self.lease(), &seen.record) + self.of_observers();
-            if yes {
-                terminal::complain(&warning);
-            } else if !terminal::agrees(format!("{warning}\nAre you sure? [y/N] ")).await {
-                return Err("the lease was not broken, since the holder may be alive".to_owned());
+            warning = warning_of(&self.lease(), &seen.record) + self.of_observers();
+        }
+        if yes && now {
+            terminal::complain(&warning);
+        }
+        if !yes {
+            let renewal = renewal::watch(&self.store, &seen, &self.settings.timings).await?;
+            let outage = renewal.outage(&seen, &self.settings.timings);
+            let lines = [warning, outage.unwrap_or_default()];
+            let lines: Vec<&str> =
+                lines.iter().map(String::as_str).filter(|it| !it.is_empty()).collect();
+            if !lines.is_empty() {
+                confirm(&lines.join("\n"), &renewal).await?;
             }
         }
         match self.end(&seen, now).await? {
@@ -199,7 +228,25 @@ fn no_such_election(missing: &str, others: Option<Vec<String>>) -> String {
     }
 }
 
-fn warning(lease: &str, record: &Record) -> String {
+/// Asks on the terminal before a live leadership is ended.
+async fn confirm(warning: &str, renewal: &Renewal) -> Result<(), NotBroken> {
+    terminal::confirm(warning, "Are you sure?").await.map_err(|unconfirmed| match unconfirmed {
+        Unconfirmed::Declined => NotBroken::from(match renewal {
+            Renewal::NotSeen => {
+                "the lease was not broken, since the holder may be alive".to_owned()
+            }
+            _ => "the lease was not broken".to_owned(),
+        }),
+        Unconfirmed::NobodyToAsk => NotBroken {
+            why: format!(
+                "{warning}\n  nothing was broken; to end it all the same, confirm with --yes"
+            ),
+            code: ExitCode::from(2),
+        },
+    })
+}
+
+fn warning_of(lease: &str, record: &Record) -> String {
     format!(
         "{lease} is held by {}.\n\
          If it is broken at once, another instance can lead, while this holder, if it is alive, \

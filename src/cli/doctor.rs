@@ -2,13 +2,13 @@
 //!
 //! It changes nothing unless `--create` is given, and acquires no lease.
 
-use std::io::{self, IsTerminal};
+use std::io;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::ExecSettingsArgs;
-use super::terminal::{self, Colour, Style, harmless};
+use super::terminal::{self, Colour, Style, Unconfirmed, harmless};
 use super::{peer_checks, surroundings};
 use crate::clock;
 use crate::config::{Environment, Faults, Setting, Settings, Verb, duration, load_to_examine};
@@ -280,20 +280,21 @@ async fn create(
     printer: &mut Printer,
 ) -> bool {
     if !yes {
-        if !std::io::stdin().is_terminal() {
+        let question = format!("Are you sure that no leader of {:?} is alive?", settings.election);
+        let confirmed = terminal::confirm(
+            "A new term lets the first leader start at once. That is safe only while no instance \
+             leads.",
+            &question,
+        );
+        let confirmed = confirmed.await;
+        if confirmed == Err(Unconfirmed::NobodyToAsk) {
             terminal::complain(
-                "--create asks whether no leader is alive, but standard input is not a terminal\n  \
-                 confirm with --yes",
+                "--create asks whether no leader is alive, but standard input or standard error is \
+                 not a terminal\n  confirm with --yes",
             );
             return false;
         }
-        let question = format!(
-            "A new term lets the first leader start at once. That is safe only while no instance \
-             leads.\n\
-             Are you sure that no leader of {:?} is alive? [y/N] ",
-            settings.election
-        );
-        if !terminal::agrees(question).await {
+        if confirmed.is_err() {
             printer.print(&Finding {
                 remedy: Some("stop all candidates of this election first".to_owned()),
                 ..finding(

@@ -15,12 +15,13 @@ use futures::StreamExt;
 use futures::stream;
 
 use super::operate::HoldOff;
-use super::terminal::{ColourArgs, Output, Style, complain, harmless, print};
+use super::terminal::{ColourArgs, Output, Style, complain, print};
 use crate::clock;
 use crate::config::{Environment, Problem, arguments, duration};
 
 mod access;
 mod election;
+mod handover;
 mod pods;
 mod table;
 #[cfg(test)]
@@ -28,6 +29,7 @@ mod tests;
 
 use access::Kubectl;
 use election::{Answer, Election, Row, Standing, Verdict};
+use handover::Handover;
 use pods::{Candidate, LABEL};
 
 /// The name by which kubectl finds its plugin `tenure`.
@@ -55,7 +57,8 @@ Exit codes: 0 done; 1 failed: no candidates, or one did not answer, or several r
 
 const STEP_DOWN: &str = "\
 Runs `tenure step-down` in the leader's pod: it reports passive at once, finishes its work within \
-drain-timeout, releases the lease, and does not compete for --hold-off.
+drain-timeout, releases the lease, and does not compete for --hold-off. Waits until another candidate leads, \
+and says which and after which time.
 
 Examples:
   kubectl tenure step-down orders -n shop
@@ -63,7 +66,7 @@ Examples:
 
 const TRANSFER: &str = "\
 Runs `tenure transfer` in the leader's pod. The successor must be a candidate that answers and can take \
-over.
+over, unless --force is given. Waits until it leads.
 
 Example:
   kubectl tenure transfer orders --to orders-7d4f-x2x7k -n shop";
@@ -118,6 +121,8 @@ struct StepDown {
     #[command(flatten)]
     hold_off: HoldOff,
     #[command(flatten)]
+    waits: Waits,
+    #[command(flatten)]
     cluster: Cluster,
 }
 
@@ -129,10 +134,23 @@ struct Transfer {
     /// The pod, or the identity, of the candidate that is to lead
     #[arg(long, value_name = "POD")]
     to: String,
+    /// Transfer even if the candidate does not answer, is unknown, or cannot lead now
+    #[arg(long)]
+    force: bool,
     #[command(flatten)]
     hold_off: HoldOff,
     #[command(flatten)]
+    waits: Waits,
+    #[command(flatten)]
     cluster: Cluster,
+}
+
+/// Whether a command waits until it is done.
+#[derive(clap::Args, Clone, Copy, Debug)]
+struct Waits {
+    /// Do not wait until it is done
+    #[arg(long)]
+    no_wait: bool,
 }
 
 /// Which pods, and how to reach and show them.
@@ -219,17 +237,27 @@ async fn step_down(args: &StepDown) -> Result<ExitCode, Refusal> {
     let election = election(&args.cluster, &args.name).await?;
     let leader = leader(&election)?;
     let hold_off = duration::format(args.hold_off.hold_off);
-    command(&args.cluster, leader, &["step-down", "--hold-off", &hold_off]).await
+    let handover = Handover { to: None, hold_off: args.hold_off.hold_off, waits: args.waits };
+    let words = ["step-down", "--hold-off", &hold_off];
+    handover.run(&args.cluster, leader, &words).await
 }
 
 async fn transfer(args: &Transfer) -> Result<ExitCode, Refusal> {
     let election = election(&args.cluster, &args.name).await?;
     let leader = leader(&election)?;
-    let identity = election.successor(&args.to, leader)?;
+    let identity = match election.successor(&args.to, leader) {
+        Err(_) if args.force => args.to.clone(),
+        found => found?,
+    };
     let hold_off = duration::format(args.hold_off.hold_off);
     let to = format!("--to={identity}");
-    let words = ["transfer", &to, "--hold-off", &hold_off];
-    command(&args.cluster, leader, &words).await
+    let mut words = vec!["transfer", &to, "--hold-off", &hold_off];
+    if args.force {
+        words.push("--force");
+    }
+    let to = Some(identity.clone());
+    let handover = Handover { to, hold_off: args.hold_off.hold_off, waits: args.waits };
+    handover.run(&args.cluster, leader, &words).await
 }
 
 /// Returns the one election that a command is for.
@@ -251,40 +279,6 @@ fn leader(election: &Election) -> Result<&Row, Refusal> {
         Verdict::One(leader) => Ok(leader),
         _ => Err(Refusal::from(election.no_target(now))),
     }
-}
-
-/// Runs a command in the leader's pod, and prints its output.
-async fn command(cluster: &Cluster, leader: &Row, words: &[&str]) -> Result<ExitCode, Refusal> {
-    let candidate = &leader.candidate;
-    let is_json = cluster.output == Output::Json;
-    let mut words = words.to_vec();
-    let admin = candidate.admin.as_ref().map(|it| format!("--admin={it}"));
-    words.extend(admin.as_deref());
-    if is_json {
-        words.push("--json");
-    }
-    let ran = Kubectl::of(cluster).exec(candidate, &words).await?;
-    let pod = &candidate.pod;
-    let out = harmless_lines(ran.out.trim_end());
-    let text = if is_json { format!("{out}\n") } else { format!("{pod}: {out}\n") };
-    match ran.failure {
-        None => Ok(print(&text, ExitCode::SUCCESS)),
-        Some(failure) => {
-            if is_json && !out.is_empty() {
-                print(&text, ExitCode::FAILURE);
-            }
-            let code = if ran.code == Some(2) { ExitCode::from(2) } else { ExitCode::FAILURE };
-            let mut message = format!("pod {pod}: {failure}");
-            if ran.code.is_none() {
-                message += "\n  the command may have been carried out: see kubectl tenure status";
-            }
-            Err(Refusal { message, code })
-        }
-    }
-}
-
-fn harmless_lines(text: &str) -> String {
-    text.lines().map(harmless).collect::<Vec<_>>().join("\n")
 }
 
 /// Finds the candidates, asks them, and groups them by election.

@@ -41,15 +41,34 @@ pub(super) fn complain(text: &str) {
     let _ = writeln!(std::io::stderr().lock(), "tenure: {text}");
 }
 
-/// Asks a question on the terminal; returns false for anything but "y" or "yes".
-pub(super) async fn agrees(question: String) -> bool {
+/// Why a command is not carried out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Unconfirmed {
+    /// The answer was not "y" or "yes".
+    Declined,
+    /// Nobody can answer: standard input or standard error is not a terminal.
+    NobodyToAsk,
+}
+
+/// Returns whether a person can answer a question.
+pub(super) fn can_ask() -> bool {
+    io::stdin().is_terminal() && io::stderr().is_terminal()
+}
+
+/// Warns on the terminal, and asks a question; only "y" and "yes" confirm.
+pub(super) async fn confirm(warning: &str, question: &str) -> Result<(), Unconfirmed> {
+    if !can_ask() {
+        return Err(Unconfirmed::NobodyToAsk);
+    }
+    let text = format!("{warning}\n{question} [y/N] ");
     let ask = move || {
-        let _ = std::io::stderr().lock().write_all(question.as_bytes());
+        let _ = io::stderr().lock().write_all(text.as_bytes());
         let mut answer = String::new();
         let read = std::io::stdin().read_line(&mut answer).is_ok();
         read && matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes")
     };
-    tokio::task::spawn_blocking(ask).await.unwrap_or(false)
+    let agreed = tokio::task::spawn_blocking(ask).await.unwrap_or(false);
+    agreed.then_some(()).ok_or(Unconfirmed::Declined)
 }
 
 /// The format of what a subcommand prints.

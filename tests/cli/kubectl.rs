@@ -139,25 +139,36 @@ fn leadership_is_shown_stepped_down_from_and_transferred() {
 
     let ran = shop.run(&["step-down", "orders", "-n", "shop", "--hold-off", "3s"]);
     assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
-    let words = [&format!("{}: ", names[first]), "passive at once", "does not compete for 3s"];
-    assert!(words.iter().all(|it| ran.out.contains(*it)), "{}", ran.out);
+    let said = ran.out;
     let second = until(PATIENCE, "another leads", || {
         cluster.candidates.iter().position(process::Process::is_leader).filter(|it| *it != first)
     });
 
     cluster.releases(first);
     cluster.settle();
+    let [old, new] = [first, second].map(|it| names[it]);
+    let words = format!("{old}: {new} leads in term {} after ", cluster.term(second));
+    assert!(said.starts_with(&words), "{said}");
     let third = (0..3).find(|it| ![first, second].contains(it)).unwrap();
     let ran = shop.run(&["transfer", "orders", "--to", names[third], "-o", "json"]);
     assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
     let answer: Value = serde_json::from_str(&ran.out).unwrap();
     assert_eq!(answer["to"], names[third], "{answer}");
+    assert_eq!(answer["leader"]["identity"], names[third], "{answer}");
     cluster.releases(second);
     cluster.leads(third, PATIENCE);
     cluster.settle();
 
     let ran = shop.run(&["transfer", "orders", "--to", names[third]]);
     assert!(ran.code == 1 && ran.err.contains("leads already"), "{}", ran.err);
+    let insists =
+        ["transfer", "orders", "--to", "web-9", "--force", "--hold-off", "1s", "--no-wait"];
+    let ran = shop.run(&insists);
+    let words = ["passive at once", "the other candidates wait for web-9 for 1s"];
+    assert!(ran.code == 0 && words.iter().all(|it| ran.out.contains(it)), "{}{}", ran.out, ran.err);
+    cluster.releases(third);
+    let fourth = cluster.settle();
+    let third = fourth;
     let ran = shop.run(&["transfer", "orders", "--to", "web-9"]);
     let others = format!("the other candidates are: {}", {
         let others: Vec<&str> = names.into_iter().filter(|it| *it != names[third]).collect();

@@ -182,7 +182,7 @@ fn an_operators_break_ends_the_command_before_the_next_one_starts() {
     let place = Place::new();
     let [first, _second] = pair(&place);
     let broken = std::process::Command::new(env!("CARGO_BIN_EXE_tenure"))
-        .args(["break", "--store", &place.store()])
+        .args(["break", "--yes", "--store", &place.store()])
         .output()
         .unwrap();
     assert!(broken.status.success(), "{broken:?}");

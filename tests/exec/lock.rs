@@ -218,7 +218,7 @@ fn leadership_that_is_lost_ends_a_lock_with_76() {
     let mut lock = Process::exec("lock", &flags, &["sh", "-c", &ready]);
     until(BOUND, "it runs", || read(&place.path().join("ready")));
     let mut broken = Command::new(env!("CARGO_BIN_EXE_tenure"));
-    let broken = broken.args(["break", "--store", &place.store()]).output().unwrap();
+    let broken = broken.args(["break", "--yes", "--store", &place.store()]).output().unwrap();
     assert!(broken.status.success(), "{broken:?}");
     let ended = lock.wait(BOUND);
     assert_eq!(ended.code(), Some(76));

@@ -17,8 +17,8 @@ use serde_json::{Value, json};
 use tenure::clock;
 
 const TOKEN: &str = "0123456789abcdef";
-const PATHS: [&str; 5] =
-    ["/v1/step-down", "/v1/transfer", "/v1/pause", "/v1/resume", "/v1/drained"];
+const PATHS: [&str; 6] =
+    ["/v1/step-down", "/v1/transfer", "/v1/pause", "/v1/resume", "/v1/drained", "/v1/status"];
 
 /// A directory with a lease, and sockets for its candidates.
 struct Place {
@@ -320,7 +320,7 @@ fn loopback_requires_the_token_and_a_loopback_host_and_refuses_browsers() {
     place.write_token(TOKEN);
     let token = place.path("token").display().to_string();
     let variables = [("TENURE_ADMIN", host.as_str()), ("TENURE_ADMIN_TOKEN_FILE", &token)];
-    let ran = Process::verb(&["pause", "--json"], &variables).end();
+    let ran = Process::verb(&["pause", "--no-wait", "--json"], &variables).end();
     assert_eq!(ran.code, 0, "{}", ran.err);
     assert_eq!(serde_json::from_str::<Value>(&ran.out).unwrap()["outcome"], "begun");
     in_state(&leader, "paused");
@@ -400,8 +400,10 @@ fn after_a_step_down_another_wins_and_the_hold_off_is_kept() {
     let ran = place.tenure(name, &["step-down", "--hold-off", "30s"]);
     assert_eq!(ran.code, 0, "{}", ran.err);
     assert!(ran.out.contains("passive at once") && ran.out.contains("30s"), "{}", ran.out);
-    in_state(&pair[other], "leader");
-    assert_eq!(place.tenure(["a", "b"][other], &["pause"]).code, 0);
+    let term = pair[other].status().unwrap()["term"].as_u64().expect("it leads by now");
+    let words = format!("\n{} leads in term {term} after ", ["a", "b"][other]);
+    assert!(ran.out.contains(&words), "{}", ran.out);
+    assert_eq!(place.tenure(["a", "b"][other], &["pause", "--no-wait"]).code, 0);
     // Both have released: until the hold-off ends, no candidate leads.
     in_state(&pair[other], "paused");
     let paused = clock::now();
@@ -409,9 +411,108 @@ fn after_a_step_down_another_wins_and_the_hold_off_is_kept() {
         assert!(!pair[leader].is_leader(), "it bids in its hold-off");
         std::thread::sleep(Duration::from_millis(50));
     }
-    assert_eq!(place.tenure(["a", "b"][other], &["resume"]).code, 0);
+    let ran = place.tenure(["a", "b"][other], &["resume"]);
+    assert!(
+        ran.code == 0 && ran.out.contains("resumed: this instance leads in term"),
+        "{}",
+        ran.out
+    );
     in_state(&pair[other], "leader");
     logs(&pair[leader], "step-down hold_off=30s");
+}
+
+#[test]
+fn a_command_waits_until_it_is_done_and_says_what_came_of_it() {
+    let place = Place::new();
+    let pair = [place.start("a", &[]), place.start("b", &[])];
+    let leader = settled(&pair);
+    let (name, other) = (["a", "b"][leader], ["b", "a"][leader]);
+    // Without peers it is not known who exists.
+    let ran = place.tenure(name, &["transfer", "--to", "c", "--hold-off", "2s"]);
+    assert_eq!(ran.code, 1, "{}", ran.out);
+    assert!(ran.err.contains("without --peers the leader does not know"), "{}", ran.err);
+    let next = settled(&pair);
+    let words = match ["a", "b"][next] == name {
+        true => "no other candidate took over: this instance leads again, in term".to_owned(),
+        false => format!("c did not take over: {other} leads in term"),
+    };
+    assert!(ran.err.contains(&words), "{words} in {}", ran.err);
+    let (name, other) = (["a", "b"][next], ["b", "a"][next]);
+    let ran = place.tenure(name, &["transfer", "--to", other, "--json"]);
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    let answer: Value = serde_json::from_str(&ran.out).unwrap();
+    assert_eq!(
+        (&answer["outcome"], &answer["leader"]["identity"]),
+        (&json!("done"), &json!(other))
+    );
+    assert!(answer["result"].as_str().unwrap().starts_with(&format!("{other} leads in term")));
+    let ran = place.tenure(other, &["pause"]);
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    assert!(ran.out.contains(&format!("\npaused: {name} leads in term")), "{}", ran.out);
+    assert!(ran.err.contains("without --peers it is not known"), "{}", ran.err);
+    let ran = place.tenure(other, &["resume"]);
+    assert!(ran.out.contains(&format!("resumed: {name} leads in term")), "{}", ran.out);
+    let answer = place.call(name, "/v1/status", "");
+    assert_eq!((answer.code, &answer.json["state"]), (200, &json!("leader")), "{answer:?}");
+}
+
+/// Starts two candidates with peers; returns the leader's name, then the other's.
+fn peers(place: &Place) -> ([Process; 2], [&'static str; 2]) {
+    let start = |name| {
+        let address = format!("127.0.0.1:{}", testkit::ports::free_port());
+        place.start(name, &["--peers", "--listen", &address, "--peer-address", &address])
+    };
+    let pair = [start("a"), start("b")];
+    let names = if settled(&pair) == 0 { ["a", "b"] } else { ["b", "a"] };
+    until(PATIENCE, "the leader knows the other", || knows(place, names, "standby"));
+    (pair, names)
+}
+
+/// Returns whether the leader's peers have the other in this state.
+fn knows(place: &Place, [leader, other]: [&str; 2], state: &str) -> Option<()> {
+    let status = place.call(leader, "/v1/status", "").json;
+    let mut candidates = status["candidates"].as_array()?.iter();
+    let is =
+        |it: &&Value| it["identity"] == other && it["state"] == state && it["connected"] == true;
+    candidates.find(is).map(drop)
+}
+
+#[test]
+fn a_successor_that_the_leaders_peers_lack_is_refused_unless_it_is_insisted_on() {
+    let place = Place::new();
+    let (_pair, [leader, other]) = peers(&place);
+    let ran = place.tenure(leader, &["transfer", "--to", "c"]);
+    assert_eq!((ran.code, ran.out.as_str()), (1, ""), "{}", ran.err);
+    for words in [
+        "cannot transfer: no candidate c is connected to this leader",
+        &format!("these can lead now: {other}; to insist on c, use --force"),
+    ] {
+        assert!(ran.err.contains(words), "{words} in {}", ran.err);
+    }
+    assert_eq!(place.tenure(other, &["pause"]).code, 0);
+    until(PATIENCE, "the leader knows of the pause", || knows(&place, [leader, other], "paused"));
+    let ran = place.tenure(leader, &["transfer", "--to", other]);
+    assert!(ran.code == 1 && ran.err.contains(&format!("{other} is paused")), "{}", ran.err);
+    assert_eq!(place.call(leader, "/v1/status", "").json["state"], "leader", "nothing was done");
+    let ran = place.tenure(leader, &["transfer", "--to", "c", "--force", "--hold-off", "1s"]);
+    assert!(ran.code == 1 && ran.err.contains("no other candidate took over"), "{}", ran.err);
+}
+
+#[test]
+fn the_pause_of_the_last_candidate_needs_a_confirmation() {
+    let place = Place::new();
+    let (_pair, [leader, other]) = peers(&place);
+    assert_eq!(place.tenure(other, &["pause"]).code, 0);
+    until(PATIENCE, "the leader knows of the pause", || knows(&place, [leader, other], "paused"));
+    let ran = place.tenure(leader, &["pause"]);
+    assert_eq!((ran.code, ran.out.as_str()), (2, ""), "{}", ran.err);
+    for words in ["is the last candidate of", "nobody will lead", "confirm with --yes"] {
+        assert!(ran.err.contains(words), "{words} in {}", ran.err);
+    }
+    assert_eq!(place.call(leader, "/v1/status", "").json["state"], "leader");
+    let ran = place.tenure(leader, &["pause", "--yes"]);
+    assert!(ran.code == 0 && ran.out.contains("paused: nobody leads"), "{}{}", ran.out, ran.err);
+    assert_eq!(place.tenure(leader, &["resume"]).code, 0);
 }
 
 #[test]

@@ -34,9 +34,9 @@ fn break_lease(cluster: &Cluster, more: &[&str]) -> Ran {
 }
 
 /// Breaks the lease on a terminal, with this answer to the prompt.
-fn break_lease_on_a_terminal(cluster: &Cluster, answer: &str) -> Ran {
+fn break_lease_on_a_terminal(cluster: &Cluster, more: &str, answer: &str) -> Ran {
     let arguments = cluster.arguments().join(" ");
-    let line = format!("{} break --now {arguments}", env!("CARGO_BIN_EXE_tenure"));
+    let line = format!("{} break {more} {arguments}", env!("CARGO_BIN_EXE_tenure"));
     let (typed, mut keyboard) = std::io::pipe().unwrap();
     let mut command = Command::new("script");
     command.args(["-q", "-e", "-c", &line, "/dev/null"]).stdin(typed);
@@ -54,6 +54,14 @@ fn takes_leadership_safely(timings: Timings, store: Option<&Azurite>) {
     assert_eq!(cluster.settle(), first);
     let term = cluster.term(first);
     let ran = break_lease(&cluster, &[]);
+    assert_eq!((ran.code, ran.out.as_str()), (2, ""), "{}", ran.err);
+    let shown = if store.is_some() { "does not show renewals" } else { " ago and leads" };
+    for words in ["a (10.0.3.7:8080), in term", shown, "for up to", "confirm with --yes"] {
+        assert!(ran.err.contains(words), "{words} in {}", ran.err);
+    }
+    renews(&cluster.candidates[first]);
+    assert_eq!(cluster.term(first), term, "nothing was broken");
+    let ran = break_lease(&cluster, &["--yes"]);
     assert_eq!(ran.code, 0, "{}", ran.err);
     assert!(ran.out.contains(&format!("held by a (10.0.3.7:8080), in term {term}")), "{}", ran.out);
     assert!(ran.out.contains("no other candidate can lead before 20"), "{}", ran.out);
@@ -125,9 +133,20 @@ fn frees_at_once(timings: Timings, store: Option<&Azurite>, patience: Duration) 
     assert!(cluster.term(next) > term);
     assert!(waited < patience, "it has not run out: {waited:?}");
 
-    let ran = break_lease(&cluster, &[]);
+    let ran = break_lease(&cluster, &["--yes"]);
     assert_eq!(ran.code, 0, "{}", ran.err);
     assert!(ran.out.contains("held by b"), "{}", ran.out);
+}
+
+#[test]
+fn the_lease_of_a_dead_leader_is_broken_without_a_question() {
+    let mut cluster = Cluster::empty(LONG);
+    cluster.join("a", &[], &[]);
+    let dead = cluster.settle();
+    cluster.candidates[dead].kill();
+    let ran = break_lease(&cluster, &[]);
+    assert!(ran.code == 0 && ran.out.contains("breaking the lease of"), "{}{}", ran.out, ran.err);
+    assert!(ran.err.is_empty(), "{}", ran.err);
 }
 
 #[test]
@@ -154,13 +173,17 @@ fn an_immediate_break_requires_confirmation() {
     let term = cluster.term(0);
     let ran = break_lease(&cluster, &["--now"]);
     assert_eq!(ran.code, 2, "{}", ran.out);
-    assert!(ran.err.contains("standard input is not a terminal"), "{}", ran.err);
+    assert!(ran.err.contains("is not a terminal"), "{}", ran.err);
     assert!(ran.err.contains("confirm with --yes"), "{}", ran.err);
-    let ran = break_lease(&cluster, &["--yes"]);
-    assert_eq!(ran.code, 2, "--yes is for --now: {}", ran.out);
+    let ran = break_lease_on_a_terminal(&cluster, "", "n\n");
+    assert_eq!(ran.code, 1, "{}", ran.out);
+    for words in ["a, in term", " ago and leads", "Are you sure?", "the lease was not broken"] {
+        assert!(ran.out.contains(words), "{words} in {}", ran.out);
+    }
+    assert!(!ran.out.contains("Two leaders"), "that is for --now: {}", ran.out);
 
     for answer in ["n\n", "\n", "maybe\n", "\u{4}"] {
-        let ran = break_lease_on_a_terminal(&cluster, answer);
+        let ran = break_lease_on_a_terminal(&cluster, "--now", answer);
         assert_eq!(ran.code, 1, "{answer:?}: {}", ran.out);
         for words in [
             "is held by a",
@@ -174,7 +197,7 @@ fn an_immediate_break_requires_confirmation() {
     renews(&cluster.candidates[0]);
     assert_eq!(cluster.term(0), term, "it leads on");
 
-    let ran = break_lease_on_a_terminal(&cluster, "yes\n");
+    let ran = break_lease_on_a_terminal(&cluster, "--now", "yes\n");
     assert_eq!(ran.code, 0, "{}", ran.out);
     assert!(ran.out.contains("it is free now"), "{}", ran.out);
     logs(&cluster.candidates[0], "\"reason\":\"lost\"");

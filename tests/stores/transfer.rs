@@ -42,7 +42,7 @@ impl Trio {
 
     fn command(&self, name: &str, arguments: &[&str]) -> Ran {
         let admin = self.admin(name);
-        run_verb(&[arguments, &["--admin", &admin]].concat(), &[])
+        run_verb(&[arguments, &["--no-wait", "--admin", &admin]].concat(), &[])
     }
 }
 
