@@ -21,6 +21,7 @@ pub mod exec;
 pub mod first_process;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzzing;
+mod identity_checks;
 pub mod install;
 pub mod kubectl;
 mod leader;

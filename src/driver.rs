@@ -24,7 +24,7 @@ use crate::election::{
 };
 use crate::lease::{Cause, Change, Failure, Nonce, StoreError};
 use crate::metrics::Metrics;
-use crate::status::Heartbeat;
+use crate::status::{About, Heartbeat};
 use crate::store::LeaseStore;
 use crate::timer::{Timer, within};
 pub use control::{Control, Inbox, Message};
@@ -33,6 +33,8 @@ pub use publisher::Publisher;
 
 /// The driver of one election, with all that it uses.
 pub struct Driver {
+    /// What does not change while the driver runs.
+    pub about: About,
     /// The election.
     pub election: Election,
     /// The store that keeps the lease.
@@ -187,6 +189,8 @@ impl Driver {
             }
         });
         notices.iter().for_each(|it| self.log.notice(it));
+        let now = (self.now)();
+        self.log.warnings(self.publisher.warnings(&self.about, now), now);
         self.election.poll_request()
     }
 

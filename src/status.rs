@@ -17,6 +17,7 @@ mod maintenance;
 mod probe_state;
 pub mod publish_acks;
 mod route_state;
+pub(crate) mod warnings;
 pub(crate) mod words;
 
 pub use candidates::{CandidateDocument, CandidateEntry, CandidateTable};
@@ -285,13 +286,26 @@ mod tests {
     use super::*;
     use crate::election::{Standing, StoreHealth};
 
-    fn at(seconds: u64) -> Moment {
+    pub(super) fn at(seconds: u64) -> Moment {
         let reading = Duration::from_secs(seconds);
         Moment { boot: reading, raw: reading, wall: reading }
     }
 
+    /// Returns the description of an instance with identity `us` and a lease of 15 s.
+    pub(super) fn about() -> About {
+        About {
+            election: "orders".to_owned(),
+            identity: "us".to_owned(),
+            instance: "us-1".to_owned(),
+            boot_id: String::new(),
+            store: "memory",
+            store_url: "memory:".to_owned(),
+            lease_duration: Duration::from_secs(15),
+        }
+    }
+
     /// Returns a standby that the store answered at 100 s.
-    fn standby(contact_due: Option<Duration>) -> Published {
+    pub(super) fn standby(contact_due: Option<Duration>) -> Published {
         Published::first(Status {
             standing: Standing::Standby,
             since: at(0),
@@ -303,18 +317,6 @@ mod tests {
             contact_due,
             store: StoreHealth { last_success: Some(at(100)), ..StoreHealth::default() },
         })
-    }
-
-    fn about() -> About {
-        About {
-            election: String::new(),
-            identity: String::new(),
-            instance: String::new(),
-            boot_id: String::new(),
-            store: "memory",
-            store_url: "memory:".to_owned(),
-            lease_duration: Duration::from_secs(15),
-        }
     }
 
     #[test]

@@ -108,7 +108,7 @@ impl Shell {
         let files = FILES.map(|(name, format)| StatusFile { path: name.into(), format });
         let start = Writer::start(
             files.to_vec(),
-            about,
+            about.clone(),
             metrics.clone(),
             published.clone(),
             desk::outside(),
@@ -124,6 +124,7 @@ impl Shell {
         });
         let heartbeat = Heartbeat::default();
         let driver = Driver {
+            about,
             election,
             store: Arc::new(desk::Store),
             publisher: Publisher::new(sender, acks.and(route_acks)),

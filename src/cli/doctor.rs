@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use super::ExecSettingsArgs;
 use super::terminal::{self, Colour, Style, Unconfirmed, harmless};
-use super::{peer_checks, surroundings};
+use super::{identity_checks, peer_checks, surroundings};
 use crate::clock;
 use crate::config::{Environment, Faults, Setting, Settings, Verb, duration, load_to_examine};
 use crate::election::LARGEST_TERM;
@@ -101,6 +101,7 @@ pub async fn run(args: Args, environment: &Environment) -> ExitCode {
             ..finding(Verdict::Failed, "store", format!("failed to open: {error:#}"))
         }),
     }
+    identity_checks::examine(settings, seen.as_ref()).await.iter().for_each(|it| printer.print(it));
     of_timings(settings).iter().for_each(|it| printer.print(it));
     surroundings::examine(&loaded).await.iter().for_each(|it| printer.print(it));
     if let Some(it) = &settings.peers {

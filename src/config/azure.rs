@@ -11,6 +11,7 @@ use url::{Host, Url};
 use super::endpoint;
 use super::environment::Environment;
 use super::faults::{Fault, Problem, Source, without_secrets};
+use super::lock_url::below;
 use super::secret::{self, SecretSource};
 use super::store_url::DEVELOPMENT_ACCOUNT;
 use super::table::AZURE_CREDENTIALS;
@@ -53,14 +54,6 @@ impl AzureSettings {
     pub fn lock_url(&self) -> Url {
         self.blob_url(&self.blob)
     }
-}
-
-fn below(url: &Url, name: &str) -> Url {
-    let mut url = url.clone();
-    if let Ok(mut segments) = url.path_segments_mut() {
-        segments.pop_if_empty().extend(name.split('/'));
-    }
-    url
 }
 
 /// Credentials for Azure, in the order of preference.

@@ -6,7 +6,7 @@ use std::fmt;
 
 use url::Url;
 
-use super::azure::AzureSettings;
+use super::kubernetes::KubernetesSettings;
 use super::mongodb::MongoSettings;
 use super::postgres::PostgresSettings;
 use super::redis::RedisSettings;
@@ -19,13 +19,11 @@ impl fmt::Display for StoreSettings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::File(it) => StoreUrl::File(it.directory.join(it.lock_file())).fmt(f),
-            Self::Azure(it) => {
-                let AzureSettings { endpoint, container, blob, .. } = it.as_ref();
-                below(endpoint, [container, blob]).fmt(f)
-            }
+            Self::Azure(it) => it.lock_url().fmt(f),
             Self::Kubernetes(it) => {
-                let leases = ["apis/coordination.k8s.io/v1/namespaces", &it.namespace, "leases"];
-                below(&it.access.api, leases.into_iter().chain([&*it.name])).fmt(f)
+                let KubernetesSettings { access, namespace, name, .. } = it;
+                let leases = format!("apis/coordination.k8s.io/v1/namespaces/{namespace}/leases");
+                below(&below(&access.api, &leases), name).fmt(f)
             }
             Self::Consul(it) => {
                 write!(f, "consul://{}/{}/{}", hosts(&it.servers), it.prefix, it.election)
@@ -41,8 +39,8 @@ impl fmt::Display for StoreSettings {
                 let RedisSettings { servers, database, election, .. } = it.as_ref();
                 write!(f, "redis://{}/{database}/{election}", sorted(servers))
             }
-            Self::S3(it) => below(&server(it), [&it.bucket, &it.key()]).fmt(f),
-            Self::Gcs(it) => below(&it.server, [&it.bucket, &it.name()]).fmt(f),
+            Self::S3(it) => below(&below(&server(it), &it.bucket), &it.key()).fmt(f),
+            Self::Gcs(it) => below(&below(&it.server, &it.bucket), &it.name()).fmt(f),
             Self::Zookeeper(it) => {
                 let ZookeeperSettings { servers, path, election, .. } = it.as_ref();
                 write!(f, "zookeeper://{}/{path}/{election}", sorted(servers))
@@ -56,14 +54,11 @@ impl fmt::Display for StoreSettings {
     }
 }
 
-/// Returns the URL of what is below another.
-fn below<'a>(base: &Url, parts: impl IntoIterator<Item: AsRef<str> + 'a>) -> Url {
-    let mut url = base.clone();
-    if let Ok(mut path) = url.path_segments_mut() {
-        path.pop_if_empty();
-        for part in parts {
-            path.extend(part.as_ref().split('/'));
-        }
+/// Returns the URL of what is below another, with one path segment for each part between slashes.
+pub(super) fn below(url: &Url, name: &str) -> Url {
+    let mut url = url.clone();
+    if let Ok(mut segments) = url.path_segments_mut() {
+        segments.pop_if_empty().extend(name.split('/'));
     }
     url
 }

@@ -20,6 +20,10 @@ pub struct EventLog {
     warned: Option<Moment>,
     /// The anomalies of the last read, which were reported.
     reported: Vec<Anomaly>,
+    /// The warnings that were reported, until there are others or none.
+    warnings: Vec<String>,
+    /// When a warning was last reported.
+    warned_at: Option<Moment>,
 }
 
 impl EventLog {
@@ -89,6 +93,19 @@ impl EventLog {
                 ),
             }
         }
+    }
+
+    /// Logs warnings that differ from the last ones, and no more than once a minute.
+    pub(super) fn warnings(&mut self, found: Vec<String>, now: Moment) {
+        let is_due = self.warned_at.is_none_or(|it| it.elapsed_max(now) >= REMINDER);
+        if found == self.warnings || !(found.is_empty() || is_due) {
+            return;
+        }
+        for it in &found {
+            tracing::warn!("{it}");
+            self.warned_at = Some(now);
+        }
+        self.warnings = found;
     }
 
     /// Logs a notice.
@@ -182,8 +199,8 @@ mod tests {
         Moment { boot: reading, raw: reading, wall: reading }
     }
 
-    /// Returns the levels of the lines for one error of this cause every ten seconds.
-    fn levels(cause: Cause, seconds: u64) -> String {
+    /// Returns what is logged.
+    fn logged(act: impl FnOnce(&mut EventLog)) -> String {
         let lines = Lines::default();
         let to = lines.clone();
         let subscriber = tracing_subscriber::fmt()
@@ -191,15 +208,41 @@ mod tests {
             .with_ansi(false)
             .with_writer(move || to.clone())
             .finish();
-        tracing::subscriber::with_default(subscriber, || {
-            let mut log = EventLog::default();
+        tracing::subscriber::with_default(subscriber, || act(&mut EventLog::default()));
+        String::from_utf8(lines.0.lock().unwrap().clone()).unwrap()
+    }
+
+    /// Returns the levels of the lines for one error of this cause every ten seconds.
+    fn levels(cause: Cause, seconds: u64) -> String {
+        let text = logged(|log| {
             for now in (0..seconds).step_by(10) {
                 let error = StoreError::Unknown(Failure::new(cause, "x"));
                 log.answered(&Err(error), at(now));
             }
         });
-        let text = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
         text.lines().map(|it| if it.contains(" WARN ") { 'W' } else { 'd' }).collect()
+    }
+
+    #[test]
+    fn a_warning_is_logged_once_and_another_a_minute_later() {
+        let found = |it: &str| it.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+        let text = logged(|log| {
+            for (seconds, words) in [
+                (0, ""),
+                (1, "first"),
+                (2, "first"),
+                (3, "second"),
+                (60, "third"),
+                (61, "fourth"),
+                (70, "fourth"),
+                (200, ""),
+                (201, "fourth"),
+            ] {
+                log.warnings(found(words), at(seconds));
+            }
+        });
+        let words: Vec<_> = text.lines().filter_map(|it| it.rsplit(' ').next()).collect();
+        assert_eq!(words, ["first", "fourth", "fourth"], "{text}");
     }
 
     #[test]

@@ -70,6 +70,7 @@ impl Instance {
     /// `acks`.
     pub(crate) fn driver(self, inbox: Inbox, acks: PublishAcks) -> Driver {
         Driver {
+            about: self.about,
             election: self.election,
             store: self.store,
             publisher: Publisher::new(self.sender, acks),

@@ -9,7 +9,8 @@ use crate::clock::Moment;
 use crate::election::{Status, Transition};
 use crate::status::publish_acks::PublishAcks;
 use crate::status::{
-    CandidateTable, Judgement, Maintenance, Past, ProbeResult, Published, REMEMBERED, RouteReport,
+    About, CandidateTable, Judgement, Maintenance, Past, ProbeResult, Published, REMEMBERED,
+    RouteReport,
 };
 
 /// Publishes the status, and tracks whether passive has been acknowledged.
@@ -112,6 +113,11 @@ impl Publisher {
             let role = Judgement::of(&last.status, now).role();
             last.route.iter_mut().for_each(|route| route.judge(role, now));
         });
+    }
+
+    /// Returns the warnings that the last publication leads to at `now`.
+    pub(super) fn warnings(&self, about: &About, now: Moment) -> Vec<String> {
+        self.sender.borrow().warnings(about, now)
     }
 
     /// Resolves once for each end of a leadership, when every status file and the route have

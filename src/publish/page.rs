@@ -224,6 +224,13 @@ fn facts(published: &Published, document: &Document<'_>, now: Moment) -> String 
     };
     fact(&mut text, "This instance", &escaped(&document.identity), &[words]);
     store(&mut text, &document.store);
+    for it in &document.warnings {
+        let _ = writeln!(
+            text,
+            "<div class=\"wide\"><dt>Warning</dt><dd class=\"warn\">{}</dd></div>",
+            escaped(it)
+        );
+    }
     if let Some(successor) = &document.successor {
         let hold_off = spoken(Duration::from_millis(successor.hold_off_ms));
         let _ = writeln!(

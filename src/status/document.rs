@@ -90,6 +90,9 @@ pub struct Document<'a> {
     /// without peers, when an instance knows of no other than itself and the holder.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub candidates: Option<Vec<CandidateDocument<'a>>>,
+    /// What a person should mend although this instance works, each a sentence.
+    #[serde(default)]
+    pub warnings: Vec<Cow<'a, str>>,
     /// Tenure's version.
     #[serde(default)]
     pub version: Cow<'a, str>,
@@ -355,6 +358,7 @@ impl Published {
             route: self.route.as_ref().map(|route| self.route_document(route, now)),
             transitions: self.history.iter().map(TransitionDocument::from).collect(),
             candidates: self.candidate_documents(about, now),
+            warnings: self.warnings(about, now).into_iter().map(Cow::from).collect(),
             version: env!("CARGO_PKG_VERSION").into(),
         }
     }

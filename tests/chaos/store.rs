@@ -132,6 +132,15 @@ fn twins(mut cluster: Cluster, let_leases_end: impl Fn()) {
     instances.sort_unstable();
     instances.dedup();
     assert_eq!(instances.len(), 3, "distinct instances");
+    // Two leases later, since a namesake that was killed holds the lease for that long too.
+    let standby = &cluster.candidates[(leader + 1) % 3];
+    until(PATIENCE, "a warning of the namesake", || {
+        let found = standby.status()?["warnings"][0].as_str()?.to_owned();
+        found.contains("this identity, twin, too").then_some(())
+    });
+    logs(standby, "another live instance has this identity, twin, too");
+    let own = cluster.candidates[leader].status().expect("it answers");
+    assert_eq!(own["warnings"], serde_json::json!([]), "without peers it sees none but itself");
 
     let term = cluster.term(leader);
     let standby = (leader + 1) % 3;

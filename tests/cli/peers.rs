@@ -68,10 +68,12 @@ fn every_instance_shows_the_same_table_with_the_heir_by_priority() {
     });
 }
 
-fn doctor(directory: &Path, address: &str) -> Ran {
+fn doctor(directory: &Path, address: &str, identity: &str) -> Ran {
     let flags = flags(directory, address);
-    let arguments: Vec<_> =
-        std::iter::once("doctor").chain(flags.iter().map(String::as_str)).collect();
+    let arguments: Vec<_> = ["doctor", "--identity", identity]
+        .into_iter()
+        .chain(flags.iter().map(String::as_str))
+        .collect();
     run_verb(&arguments, &[])
 }
 
@@ -80,13 +82,13 @@ fn doctor_connects_to_the_own_peer_address_and_to_the_leaders() {
     let directory = tempfile::tempdir().unwrap();
     let (first, address) = candidate("web-1", directory.path(), &[]);
     until(BOUND, "web-1 leads", || first.is_leader().then_some(()));
-    let own = doctor(directory.path(), &address);
+    let own = doctor(directory.path(), &address, "web-1");
     let accepts = format!("ok      peer address: http://{address}/peer accepts connections");
     assert!(own.out.contains(&accepts), "{}", own.out);
     assert!(!own.out.contains("leader's peer address"), "it is the same: {}", own.out);
 
     let other = format!("127.0.0.1:{}", free_port());
-    let found = doctor(directory.path(), &other).out;
+    let found = doctor(directory.path(), &other, "web-2").out;
     let leader =
         format!("ok      leader's peer address: web-1 accepts connections at http://{address}");
     for words in [&format!("note    peer address: nothing listens at {other}"), &leader] {
@@ -95,7 +97,32 @@ fn doctor_connects_to_the_own_peer_address_and_to_the_leaders() {
 
     // The lease of the dead leader lasts a while.
     drop(first);
-    let found = doctor(directory.path(), &other);
+    let found = doctor(directory.path(), &other, "web-2");
     let leader = format!("WRONG   leader's peer address: web-1 at {address} cannot be reached");
     assert!(found.code == 1 && found.out.contains(&leader), "{}", found.out);
+}
+
+#[test]
+fn doctor_warns_of_a_holder_with_the_same_identity_that_is_not_the_sidecar_here() {
+    let directory = tempfile::tempdir().unwrap();
+    let (first, address) = candidate("web-1", directory.path(), &[]);
+    until(BOUND, "web-1 leads", || first.is_leader().then_some(()));
+    let other = format!("127.0.0.1:{}", free_port());
+    for (identity, listen, is_warned) in
+        [("web-1", &other, true), ("web-2", &other, false), ("web-1", &address, false)]
+    {
+        let found = doctor(directory.path(), listen, identity).out;
+        let words =
+            "note    identity: another live instance has this identity, web-1, too (instance ";
+        assert_eq!(found.contains(words), is_warned, "{identity} at {listen}: {found}");
+    }
+    // The sidecar of this host knows of a namesake what the store does not show.
+    let (_second, other) = candidate("web-1", directory.path(), &[]);
+    until(BOUND, "web-1 is warned", || {
+        first.status()?["warnings"].as_array().filter(|it| !it.is_empty()).map(drop)
+    });
+    for listen in [&address, &other] {
+        let found = doctor(directory.path(), listen, "web-1").out;
+        assert!(found.contains("note    sidecar: another live instance has"), "{listen}: {found}");
+    }
 }

@@ -170,10 +170,11 @@ fn exec_without_a_store_says_who_competes() {
         .err
         .strip_prefix("tenure: store is not set, so only ")
         .unwrap_or_else(|| panic!("{}", ran.err));
-    let words = "processes on this host that use /";
+    let words = "processes on this host that use file:///";
     assert!(line.contains(words) && line.contains("set --store to a store that all"), "{line}");
     assert_eq!(line.lines().count(), 1, "{line}");
-    let directory = line.split("that use ").nth(1).unwrap().split(' ').next().unwrap();
+    let lock = line.split("that use file://").nth(1).unwrap().split(' ').next().unwrap();
+    let directory = lock.strip_suffix(&format!("/{election}.lock")).unwrap();
     for ending in ["lock", "json"] {
         std::fs::remove_file(format!("{directory}/{election}.{ending}")).unwrap();
     }

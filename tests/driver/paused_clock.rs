@@ -86,6 +86,7 @@ impl Running {
         let (heartbeat, metrics) = (Heartbeat::default(), Metrics::new(&about, false));
         let (control, inbox) = Control::new();
         let driver = Driver {
+            about: about.clone(),
             election,
             store,
             publisher: Publisher::new(sender, acks),

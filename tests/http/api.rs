@@ -267,7 +267,7 @@ async fn the_status_document_has_its_fields_and_no_others() {
         "store": {"kind": "azure", "url": "https://acct.blob.core.windows.net/box/orders", "last_success_ms_ago": 412,
             "failures": 2, "last_error": "no route"},
         "drain_remaining_ms": null, "protected_for_ms": null, "hold_off_remaining_ms": null, "successor": null,
-        "health": null, "maintenance": null, "route": null, "transitions": [],
+        "health": null, "maintenance": null, "route": null, "transitions": [], "warnings": [],
         "version": env!("CARGO_PKG_VERSION"),
     });
     assert_eq!(answer.json(), expected);

@@ -52,6 +52,9 @@ pub(super) fn facts(heard: &Heard, now: Moment, style: Style) -> String {
         }
     };
     rows.push(("last error", error));
+    for it in &document.warnings {
+        rows.push(("warning", style.paint(Colour::Yellow, &harmless(it))));
+    }
     if let Some(it) = &document.health {
         rows.push(("health", health(it, style)));
     }
