@@ -103,7 +103,9 @@ impl Driver {
             if self.election.is_finished() {
                 return;
             }
-            let sleep = self.election.poll_timeout((self.now)()).min(LONGEST_SLEEP);
+            let now = (self.now)();
+            let sleep = self.election.poll_timeout(now).min(self.publisher.until_change(now));
+            let sleep = sleep.min(LONGEST_SLEEP);
             let event = tokio::select! {
                 biased;
                 answered = &mut call, if !call.is_terminated() => Event::Answered(answered),
@@ -181,6 +183,7 @@ impl Driver {
         // Passive is published before anything else is done, in particular before a release (R8).
         let status = self.election.status();
         self.log.store_health(&status.store);
+        self.log.judged(&status, (self.now)());
         self.publisher.publish(status, transitions.clone(), self.now);
         transitions.for_each(|it| self.metrics.transition(&it));
         notices.iter().for_each(|it| {

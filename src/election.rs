@@ -14,6 +14,7 @@ mod expiry;
 mod health;
 mod hold_off;
 mod input;
+mod lease_view;
 mod model_state;
 mod notices;
 mod peer;
@@ -42,6 +43,7 @@ pub use health::HealthRule;
 use hold_off::Deference;
 pub use hold_off::HoldOff;
 pub use input::{Command, Input, Progress, Refusal};
+pub use lease_view::{Activation, Ending, LastHolder, LeaseView, Leaving, Renewals};
 pub use model_state::StateValue;
 pub use peer::{PeerNotice, PeerOutcome};
 pub use reason::{Reason, TRANSITIONS, Transition};
@@ -97,6 +99,8 @@ pub struct Election {
     store_reached: bool,
     store: StoreHealth,
     holder: Option<Holder>,
+    /// What is shown of the lease and its holders.
+    lease_view: LeaseView,
     successor: Option<Successor>,
     /// The record seen while the lease was free; it does not belong to a later holder.
     free_record: Record,
@@ -147,6 +151,7 @@ impl Election {
             store_reached: false,
             store: StoreHealth::default(),
             holder: None,
+            lease_view: LeaseView::default(),
             successor: None,
             free_record: Record::default(),
             highest_term: 0,
@@ -265,6 +270,7 @@ impl Election {
             workload_term: self.workload_term,
             released_term: self.released_term,
             contact_due: self.stream.put_off,
+            lease: self.lease_view(),
             store: self.store.clone(),
         }
     }

@@ -8,11 +8,14 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::clock::Moment;
-use crate::election::{Holder, State, Status, Transition};
+use crate::election::{State, Status, Transition};
 use crate::lease::text::{LONGEST_NAME, excerpt};
 
+mod activity;
 mod candidates;
 pub mod document;
+mod holder;
+mod leader;
 mod maintenance;
 mod probe_state;
 pub mod publish_acks;
@@ -21,6 +24,7 @@ pub(crate) mod warnings;
 pub(crate) mod words;
 
 pub use candidates::{CandidateDocument, CandidateEntry, CandidateTable};
+pub use holder::HolderJudgement;
 pub use maintenance::Maintenance;
 pub use probe_state::{ProbeResult, ProbeState};
 pub use route_state::{Agreement, RouteReport, RouteState, Verified};
@@ -43,8 +47,6 @@ pub struct Published {
     pub history: Arc<[Past]>,
     /// When the holder of this status was first seen.
     pub holder_seen: Option<Moment>,
-    /// The last holder that was seen, and when it was seen no more; `None` while there is a holder.
-    pub last_holder: Option<(Holder, Moment)>,
     /// The last result of each health probe, in the order of the settings; empty without probes.
     pub probes: Vec<ProbeState>,
     /// The route; `None` without one.
@@ -165,7 +167,6 @@ impl Published {
             sequence: 1,
             history: Arc::default(),
             holder_seen: None,
-            last_holder: None,
             probes: Vec::new(),
             route: None,
             candidates: None,
@@ -173,12 +174,10 @@ impl Published {
         }
     }
 
-    /// Replaces the status, and records when a holder appeared or was seen no more.
+    /// Replaces the status, and records when a holder appeared.
     pub fn replace_status(&mut self, status: Status, now: Moment) {
         if self.status.holder != status.holder {
             self.holder_seen = status.holder.is_some().then_some(now);
-            let before = self.status.holder.take().filter(|_| status.holder.is_none());
-            self.last_holder = before.map(|holder| (holder, now));
         }
         self.status = status;
     }
@@ -284,7 +283,7 @@ pub fn valid_until_boottime_ns(judgement: &Judgement, now: Moment) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::election::{Standing, StoreHealth};
+    use crate::election::{LeaseView, Standing, StoreHealth};
 
     pub(super) fn at(seconds: u64) -> Moment {
         let reading = Duration::from_secs(seconds);
@@ -315,6 +314,7 @@ mod tests {
             workload_term: None,
             released_term: None,
             contact_due,
+            lease: LeaseView::default(),
             store: StoreHealth { last_success: Some(at(100)), ..StoreHealth::default() },
         })
     }

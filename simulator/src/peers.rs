@@ -101,7 +101,9 @@ impl Subscription {
                 self.patience = patience(u64::try_from(next.as_nanos()).unwrap_or(u64::MAX));
             }
             PeerNotice::Released { .. } => self.released = true,
-            PeerNotice::Draining { .. } | PeerNotice::Candidates { .. } => {}
+            PeerNotice::Draining { .. }
+            | PeerNotice::Ended { .. }
+            | PeerNotice::Candidates { .. } => {}
             PeerNotice::Lost => self.disconnect(),
         }
     }

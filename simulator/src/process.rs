@@ -7,7 +7,7 @@ use std::time::Duration;
 use fastrand::Rng;
 use tenure::clock::Moment;
 use tenure::election::{
-    Config, Entropy, Notice, Request, RequestId, Standing, Status, StoreHealth,
+    Config, Entropy, LeaseView, Notice, Request, RequestId, Standing, Status, StoreHealth,
 };
 use tenure::lease::{Candidate, LeaseId, Nonce, Rules};
 
@@ -270,6 +270,7 @@ impl Node {
             workload_term: None,
             released_term: None,
             contact_due: None,
+            lease: LeaseView::default(),
             store: StoreHealth::default(),
         };
         self.process = Some(Box::new(Process {

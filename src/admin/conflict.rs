@@ -90,14 +90,11 @@ fn remedy(command: &Command, state: State, status: &Document<'_>) -> String {
 
 /// Tells which instance leads, for a command that only the leader carries out.
 fn whereabouts(status: &Document<'_>) -> String {
-    match &status.holder {
-        Some(HolderDocument { identity, address, term, stale: false, .. }) => {
+    match (status.doubt(), &status.holder) {
+        (None, Some(HolderDocument { identity, address, term, .. })) => {
             let at = address.as_ref().map_or(String::new(), |it| format!(" at {it}"));
             format!("{identity}{at} leads, in term {term}: use the admin listener of {identity}")
         }
-        Some(HolderDocument { identity, term, .. }) => {
-            format!("the leader is unknown (last seen: {identity}, term {term})")
-        }
-        None => "no leader is known".to_owned(),
+        (doubt, _) => format!("leader: {}", doubt.as_deref().unwrap_or("none known")),
     }
 }

@@ -56,7 +56,7 @@ pub(super) fn leads(status: &Status, term: u64) -> bool {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use crate::election::{Belief, Standing, StoreHealth};
+    use crate::election::{Belief, LeaseView, Standing, StoreHealth};
 
     fn at(boot: u64, raw: u64) -> Moment {
         let reading = Duration::from_secs;
@@ -80,6 +80,7 @@ pub(super) mod tests {
             workload_term: None,
             released_term: None,
             contact_due: None,
+            lease: LeaseView::default(),
             store: StoreHealth::default(),
         }
     }

@@ -1,48 +1,30 @@
 //! Formats what a status document tells about the leader.
 
-use std::time::Duration;
-
-use super::document::{Document, date, time_of_day};
+use super::document::Document;
 use super::terminal::{Colour, Style, harmless};
-use crate::status::words::spoken;
+
+/// What is said of a leader whose renewals cannot be seen.
+const UNSEEN: &str = "; it holds the lease, whose renewals cannot be seen here";
 
 /// Formats who leads, as far as the document tells.
 pub(super) fn leader(document: &Document, style: Style) -> String {
-    let Some(holder) = &document.holder else {
-        return style.paint(Colour::Yellow, &no_leader(document));
-    };
-    let mut text = harmless(&holder.identity);
-    if let Some(address) = &holder.address {
+    if let Some(doubt) = document.doubt() {
+        return style.paint(Colour::Yellow, &harmless(&doubt));
+    }
+    let name = document.leader().unwrap_or_default();
+    let holder = document.holder.as_ref().filter(|it| it.identity == name);
+    let mut text = harmless(name);
+    if let Some(address) = holder.and_then(|it| it.address.as_deref()) {
         text.push_str(&format!(" at {}", harmless(address)));
     }
-    if holder.stale {
-        let seen = spoken(Duration::from_millis(holder.seen_ms_ago));
-        let text = format!("unknown (last seen: {text}, term {}, {seen} ago)", holder.term);
-        return style.paint(Colour::Yellow, &text);
-    }
     // Compared by term: two candidates may have the same identity.
-    let is_own = document.term.is_some() && document.term == Some(holder.term);
-    match &document.successor {
-        _ if is_own && document.state == "draining" => {
-            style.paint(Colour::Yellow, &format!("none: {text}, this instance, is draining"))
-        }
-        _ if is_own => format!("{text}, this instance"),
-        Some(successor) => {
-            let successor = harmless(&successor.identity);
-            let text = format!("none: {text} is draining, for a transfer to {successor}");
-            style.paint(Colour::Yellow, &text)
-        }
-        None => text,
+    let is_own = document.term.is_some() && document.term == holder.map(|it| it.term);
+    if is_own {
+        text.push_str(", this instance");
+    } else if document.is_unseen() {
+        text.push_str(UNSEEN);
     }
-}
-
-/// Formats that no leader is known, with the last one that was.
-fn no_leader(document: &Document) -> String {
-    let last = document.last_holder.as_ref().map(|last| {
-        let until = date(&last.until).map_or_else(|| harmless(&last.until), time_of_day);
-        format!(" (last: {}, term {}, until {until} UTC)", harmless(&last.identity), last.term)
-    });
-    format!("no leader known{}", last.unwrap_or_default())
+    text
 }
 
 /// Formats the term, of this instance or of the holder that was seen.

@@ -89,7 +89,8 @@ fn changes(document: &Document, style: Style) -> String {
     for it in document.transitions.iter().take(CHANGES) {
         let at = date(&it.at).map_or_else(|| harmless(&it.at), shown);
         let term = it.term.map(|it| format!(", term {it}")).unwrap_or_default();
-        let why = format!("{}{term}", harmless(&words::reason(&it.reason)));
+        let why = words::why(&it.from, &it.to, &it.reason);
+        let why = format!("{}{term}", harmless(&why));
         rows.push(vec![at, harmless(&it.to), why]);
     }
     columns(&rows)
@@ -188,7 +189,7 @@ mod tests {
             "warning    mend this\n",
             "health     unhealthy; tcp://db:1: re fused\n",
             "route      label reports active, and active for web-9, which is wrong; for bidden\n",
-            "web-2      passive    standby  -     -     this instance is a standby, ready to take over\n",
+            "web-2      passive    standby  -     -     this instance is a standby; requests to the store fail: no answer\n",
             "web-1      holder     -        42    -\n",
             "web-3      successor  -        -     -     other candidates wait for it, for 10s\n",
         ] {
@@ -203,7 +204,8 @@ mod tests {
             r#"{"identity":"web-1","state":"standby","role":"passive","valid_for_ms":0,"index":1,
             "hold_off_remaining_ms":3540000}"#,
         );
-        let note = "this instance holds off for 59m0s; `tenure resume` ends that\n";
+        let note =
+            "this instance is a standby and holds off for 59m0s; `tenure resume` ends that\n";
         assert!(text.contains(note), "{text}");
     }
 

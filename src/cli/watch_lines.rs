@@ -54,7 +54,7 @@ impl Lines {
                 term: it.term,
                 // The document does not say who held the lease at earlier transitions.
                 holder: (age == 0).then(|| holder(&document)).flatten(),
-                why: words::reason(&it.reason),
+                why: why(it, &document, age == 0),
             }));
         }
         if fresh.is_empty() {
@@ -101,7 +101,16 @@ impl Lines {
 }
 
 fn holder(document: &Document) -> Option<&str> {
-    document.holder.as_ref().filter(|it| !it.stale).map(|it| &*it.identity)
+    document.leader()
+}
+
+/// Describes a transition; the present state, if `is_last`, with what it waits for.
+fn why(it: &TransitionDocument<'_>, document: &Document, is_last: bool) -> String {
+    let why = words::why(&it.from, &it.to, &it.reason);
+    match document.activation.as_ref().filter(|_| is_last && it.to == "activating") {
+        Some(activation) => format!("{why}; {}", activation.words()),
+        None => why,
+    }
 }
 
 /// Returns the transitions that are not in `before`, newest first.
@@ -128,7 +137,7 @@ mod tests {
 
     fn document(state: &str, role: &str, holder: &str, transitions: &str, more: &str) -> Document {
         let text = format!(
-            r#"{{"state":"{state}","role":"{role}","valid_for_ms":9,"index":1,
+            r#"{{"identity":"web-1","state":"{state}","role":"{role}","valid_for_ms":9,"index":1,
             "holder":{holder},"transitions":[{transitions}]{more}}}"#
         );
         serde_json::from_str(&text).unwrap()

@@ -17,12 +17,13 @@ pub(super) fn news(last: Option<&Document>, document: &Document) -> String {
         return "the lease expired".to_owned();
     }
     let known = |it: &Document| {
-        let holder = it.holder.as_ref().filter(|it| !it.stale);
-        holder.map(|it| (it.identity.to_string(), it.term))
+        let holder = it.holder.as_ref()?;
+        let judged = (holder.overdue, holder.stale, holder.leaving.clone());
+        Some((holder.identity.clone(), holder.term, judged))
     };
     if known(last) != known(document) {
-        let leads = |(identity, _): (String, u64)| format!("{} leads", harmless(&identity));
-        return known(document).map_or("no leader known".to_owned(), leads);
+        let leads = || format!("{} leads", document.leader().unwrap_or("nobody"));
+        return harmless(&document.doubt().unwrap_or_else(leads));
     }
     if error(last) == error(document)
         && let Some(words) = of_candidates(last, document)

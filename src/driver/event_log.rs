@@ -4,9 +4,11 @@
 use std::time::Duration;
 
 use crate::clock::Moment;
-use crate::election::{Answer, Holder, Notice, StoreHealth, Transition};
+use crate::election::{Answer, Holder, Notice, Status, StoreHealth, Transition};
 use crate::lease::text::INVALID_NAME;
 use crate::lease::{Anomaly, Cause, StoreError, Successor};
+use crate::status::HolderJudgement;
+use crate::status::document::HolderDocument;
 
 /// How often an error that a person must mend is logged as a warning.
 const REMINDER: Duration = Duration::from_secs(60);
@@ -24,6 +26,8 @@ pub struct EventLog {
     warnings: Vec<String>,
     /// When a warning was last reported.
     warned_at: Option<Moment>,
+    /// How another holder was judged that may not be named as the leader, at the last turn.
+    doubted: Option<HolderJudgement>,
 }
 
 impl EventLog {
@@ -64,6 +68,26 @@ impl EventLog {
         if let Some(error) = self.last_error.take_if(|_| health.error().is_none()) {
             let times = std::mem::take(&mut self.repeats) + 1;
             tracing::info!(times, after = %error, "the store answers again");
+        }
+    }
+
+    /// Logs when another holder may no longer be named as the leader, or for another reason than before.
+    pub(super) fn judged(&mut self, status: &Status, now: Moment) {
+        let judged = HolderJudgement::of(status, now).filter(|_| !status.lease.is_own);
+        let doubted = judged.filter(|it| !it.is_leader());
+        let kind = |it: Option<HolderJudgement>| it.map(|it| (it.overdue, it.stale, it.leaving));
+        let before = std::mem::replace(&mut self.doubted, doubted);
+        if kind(before) == kind(doubted) {
+            return;
+        }
+        let Some(holder) = HolderDocument::of(status, now) else { return };
+        let (identity, term) = (&*holder.identity, holder.term);
+        match holder.doubt(status.store.failures == 0) {
+            Some(doubt) => tracing::info!(holder = identity, term, "leader in doubt: {doubt}"),
+            None if judged.is_some() => {
+                tracing::info!(holder = identity, term, "the leader was seen to renew again");
+            }
+            None => {}
         }
     }
 

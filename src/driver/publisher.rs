@@ -3,14 +3,16 @@
 //! The publisher waits for no reader. It only tracks whether the status files and the route have
 //! acknowledged passive (R8).
 
+use std::time::Duration;
+
 use tokio::sync::watch;
 
 use crate::clock::Moment;
 use crate::election::{Status, Transition};
 use crate::status::publish_acks::PublishAcks;
 use crate::status::{
-    About, CandidateTable, Judgement, Maintenance, Past, ProbeResult, Published, REMEMBERED,
-    RouteReport,
+    About, CandidateTable, HolderJudgement, Judgement, Maintenance, Past, ProbeResult, Published,
+    REMEMBERED, RouteReport,
 };
 
 /// Publishes the status, and tracks whether passive has been acknowledged.
@@ -23,14 +25,19 @@ pub struct Publisher {
     /// Whether a probe, the route, the candidates or the maintenance have changed since the last
     /// publication.
     changed: bool,
+    /// How the holder was judged at the last publication.
+    judged: Face,
 }
+
+/// What readers are told of in a judgement of the holder: overdue, stale, leaving.
+type Face = Option<(bool, bool, Option<&'static str>)>;
 
 impl Publisher {
     /// Creates a publisher to `sender`; status files and route acknowledge through
     /// `acks`.
     #[must_use]
     pub fn new(sender: watch::Sender<Published>, acks: PublishAcks) -> Self {
-        Self { sender, acks, unacked: None, changed: false }
+        Self { sender, acks, unacked: None, changed: false, judged: None }
     }
 
     /// Records the result of a probe. Readers are woken by the next [`publish`](Self::publish), and
@@ -76,7 +83,7 @@ impl Publisher {
     }
 
     /// Publishes a status together with the transitions that led to it, dated by `now`, unless it
-    /// equals the last one published.
+    /// equals the last one published, and is judged as that was.
     pub(super) fn publish(
         &mut self,
         status: Status,
@@ -85,6 +92,9 @@ impl Publisher {
     ) {
         let mut past: Vec<Past> =
             transitions.into_iter().map(|transition| Past { at: now(), transition }).collect();
+        let judged = HolderJudgement::of(&status, now());
+        let judged = judged.map(|it| (it.overdue, it.stale, it.leaving));
+        self.changed |= std::mem::replace(&mut self.judged, judged) != judged;
         let (ends, sequence) = {
             let last = self.sender.borrow();
             if last.status == status && past.is_empty() && !self.changed {
@@ -120,6 +130,12 @@ impl Publisher {
         self.sender.borrow().warnings(about, now)
     }
 
+    /// Returns how long until the clock alone changes how the holder is judged.
+    pub(super) fn until_change(&self, now: Moment) -> Duration {
+        let last = self.sender.borrow();
+        HolderJudgement::until_change(&last.status, now).unwrap_or(Duration::MAX)
+    }
+
     /// Resolves once for each end of a leadership, when every status file and the route have
     /// published passive or failed to; otherwise never. May be dropped and called again.
     pub(super) async fn publish_acked(&mut self) {
@@ -152,7 +168,9 @@ mod tests {
     use futures::FutureExt;
 
     use super::*;
-    use crate::election::{Belief, HoldOff, Holder, Reason, Standing, State, StoreHealth};
+    use crate::election::{
+        Belief, HoldOff, Holder, LeaseView, Reason, Renewals, Standing, State, StoreHealth,
+    };
     use crate::lease::{Candidate, Cause, Failure, Nonce, StoreError, Successor};
     use crate::status::{ProbeState, RouteState, Verified};
 
@@ -171,6 +189,7 @@ mod tests {
             workload_term: None,
             released_term: None,
             contact_due: None,
+            lease: LeaseView { read_within: Duration::from_secs(10), ..LeaseView::default() },
             store: StoreHealth::default(),
         }
     }
@@ -199,6 +218,29 @@ mod tests {
         seen.push(index(30));
         assert!(seen.is_sorted_by(|a, b| a < b), "{seen:?}");
         assert_eq!(published.borrow().sequence, 6);
+    }
+
+    #[test]
+    fn the_index_moves_when_the_clock_alone_makes_the_holder_overdue_and_stale() {
+        let (sender, published) = watch::channel(Published::first(standing(Standing::Standby)));
+        let mut publisher = Publisher::new(sender, PublishAcks::none());
+        let (identity, instance) = ("them".to_owned(), "them-1".to_owned());
+        let candidate = Candidate { identity, instance, address: None, peer: None };
+        let mut status = standing(Standing::Standby);
+        status.holder = Some(Holder { candidate: Arc::new(candidate), term: 6 });
+        status.store.last_success = Some(at(0));
+        let mut renewals = Renewals::first(at(0), Duration::from_secs(7));
+        renewals.by_store = true;
+        status.lease.renewals = Some(renewals);
+        let mut index_at = |now: fn() -> Moment| {
+            publisher.publish(status.clone(), None, now);
+            (published.borrow().index, publisher.until_change(now()).as_secs())
+        };
+        assert_eq!(index_at(|| at(0)), (2, 7));
+        assert_eq!(index_at(|| at(6)), (2, 1));
+        assert_eq!(index_at(|| at(7)), (3, 3), "overdue");
+        assert_eq!(index_at(|| at(8)), (3, 2));
+        assert_eq!(index_at(|| at(10)), (4, Duration::MAX.as_secs()), "stale");
     }
 
     #[test]

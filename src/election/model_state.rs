@@ -109,6 +109,7 @@ impl Election {
             store_reached: _,
             store: _,
             holder: _,
+            lease_view: _,
             successor: _,
             free_record: _,
             reported_defect: _,
@@ -249,7 +250,8 @@ impl Role {
                 }
             }
             Self::Activating(it) => {
-                let Activating { held, granted, hold, floor, write, first_write } = it;
+                let Activating { held, granted, hold, for_earlier: _, floor, write, first_write } =
+                    it;
                 emit(StateValue::Variant(1));
                 held.model_state(emit);
                 emit(StateValue::Hold(*granted, *hold));

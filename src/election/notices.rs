@@ -3,7 +3,10 @@
 
 use std::time::Duration;
 
-use super::{Election, Holder, Notice, Reason, Role, Standing, Transition};
+use super::{
+    Activation, Election, Ending, Holder, LastHolder, LeaseView, Notice, Reason, Renewals, Role,
+    Standing, Transition,
+};
 use crate::clock::Moment;
 use crate::lease::Successor;
 
@@ -34,11 +37,59 @@ impl Election {
         }
     }
 
-    pub(super) fn set_holder(&mut self, holder: Option<Holder>) {
-        if self.holder != holder {
-            self.holder.clone_from(&holder);
+    /// Records who holds the lease; `ending` tells why another one does no longer.
+    pub(super) fn set_holder(
+        &mut self,
+        holder: Option<Holder>,
+        ending: Option<Ending>,
+        now: Moment,
+    ) {
+        let view = &mut self.lease_view;
+        if holder.is_none() {
+            view.leaderless.get_or_insert(now);
+        }
+        if self.holder == holder {
+            return;
+        }
+        view.renewals = holder.as_ref().map(|_| Renewals::new(&self.config, now));
+        view.leaderless = holder.is_none().then_some(now);
+        let before = std::mem::replace(&mut self.holder, holder.clone());
+        // The lease of a leadership that has ended may be seen held until it runs out.
+        let is_known =
+            |it: &Holder| view.last_holder.as_ref().is_some_and(|last| last.holder == *it);
+        if let Some(before) = before.filter(|it| !is_known(it)) {
+            view.last_holder = Some(LastHolder { holder: before, until: now, ending });
+        }
+        let is_own = holder.as_ref().is_some_and(|it| self.is_own(it));
+        // The store shows the lease of a leadership that has ended until it has run out.
+        if !is_own || matches!(self.role, Role::Leader(_)) {
             self.notices.push_back(Notice::HolderChanged(holder));
         }
+    }
+
+    /// Records that a request of this candidate's own lease, sent at `sent`, was granted.
+    pub(super) fn renewed(&mut self, sent: Moment, now: Moment) {
+        if let Some(renewals) = &mut self.lease_view.renewals {
+            renewals.own(&self.config, sent, now);
+        }
+    }
+
+    fn is_own(&self, holder: &Holder) -> bool {
+        holder.candidate.instance == self.config.candidate.instance
+    }
+
+    /// Returns what this candidate has seen of the lease.
+    pub(super) fn lease_view(&self) -> LeaseView {
+        let activation = match &self.role {
+            Role::Activating(it) => {
+                Some(Activation { granted: it.granted, hold: it.hold, for_earlier: it.for_earlier })
+            }
+            _ => None,
+        };
+        let put_off = self.stream.put_off.unwrap_or_default();
+        let read_within = self.config.renew_deadline.saturating_add(put_off);
+        let is_own = self.holder.as_ref().is_some_and(|it| self.is_own(it));
+        LeaseView { activation, read_within, is_own, ..self.lease_view.clone() }
     }
 
     pub(super) fn set_successor(&mut self, successor: Option<Successor>) {

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use super::stream::Holding;
-use super::{Election, Entropy, Notice, Role};
+use super::{Election, Ending, Entropy, Leaving, Notice, Reason, Role};
 use crate::clock::Moment;
 
 /// A notice of the leader's stream, or the news that there is none. It may be late, repeated or forged.
@@ -35,6 +35,13 @@ pub enum PeerNotice {
         /// Whether this candidate is next in line.
         is_heir: bool,
     },
+    /// The leadership is over, and the lease may not be.
+    Ended {
+        /// The term that has ended.
+        term: u64,
+        /// Why; `None` for a reason that this version does not know.
+        reason: Option<Reason>,
+    },
     /// The candidates have changed, or the state of one.
     Candidates {
         /// Whether this candidate is next in line.
@@ -59,7 +66,8 @@ pub enum PeerOutcome {
 
 impl PeerNotice {
     /// The names of all kinds, for metrics whose series exist from the start.
-    pub const KINDS: [&'static str; 5] = ["holding", "draining", "released", "candidates", "lost"];
+    pub const KINDS: [&'static str; 6] =
+        ["holding", "draining", "released", "ended", "candidates", "lost"];
 
     /// Returns the kind of the notice in metrics and logs.
     #[must_use]
@@ -68,6 +76,7 @@ impl PeerNotice {
             Self::Holding { .. } => "holding",
             Self::Draining { .. } => "draining",
             Self::Released { .. } => "released",
+            Self::Ended { .. } => "ended",
             Self::Candidates { .. } => "candidates",
             Self::Lost => "lost",
         }
@@ -79,7 +88,8 @@ impl PeerNotice {
         match self {
             Self::Holding { term, .. }
             | Self::Draining { term, .. }
-            | Self::Released { term, .. } => Some(*term),
+            | Self::Released { term, .. }
+            | Self::Ended { term, .. } => Some(*term),
             Self::Candidates { .. } | Self::Lost => None,
         }
     }
@@ -119,6 +129,7 @@ impl Election {
         if notice.term().is_some_and(|term| term < self.highest_term) {
             return PeerOutcome::OldTerm;
         }
+        self.note(notice, now);
         match *notice {
             PeerNotice::Holding { term, sent_ago, lease, next } => {
                 let silence = self.longest_silence(next);
@@ -131,6 +142,8 @@ impl Election {
             PeerNotice::Draining { is_heir, .. } | PeerNotice::Candidates { is_heir } => {
                 self.stream.is_heir = is_heir;
             }
+            // The store tells when the lease is free; the end of the stream causes the next read.
+            PeerNotice::Ended { .. } => {}
             PeerNotice::Released { term, is_heir } => {
                 if self.stream.released == Some(term) {
                     return PeerOutcome::Repeated;
@@ -145,12 +158,36 @@ impl Election {
         PeerOutcome::Applied
     }
 
+    /// Records what a notice tells of the holder, for what is shown of it.
+    fn note(&mut self, notice: &PeerNotice, now: Moment) {
+        let of_holder = |term| self.holder.as_ref().is_some_and(|it| it.term == term);
+        if !notice.term().is_none_or(of_holder) {
+            return;
+        }
+        let longest = self.longest_silence(Duration::MAX);
+        let Some(renewals) = &mut self.lease_view.renewals else { return };
+        match *notice {
+            PeerNotice::Holding { sent_ago, lease, next, .. } => {
+                renewals.told(&self.config, (sent_ago, lease, next), longest, now);
+            }
+            PeerNotice::Draining { .. } => renewals.leaving = Some(Leaving::Draining),
+            PeerNotice::Released { .. } => {
+                renewals.leaving = Some(Leaving::Ended(Some(Ending::Released)));
+            }
+            PeerNotice::Ended { reason, .. } => {
+                renewals.leaving = Some(Leaving::Ended(reason.map(Ending::Told)));
+            }
+            PeerNotice::Candidates { .. } | PeerNotice::Lost => {}
+        }
+    }
+
     /// Schedules the read that follows a release: at once for the heir, and for the others when the heir
     /// has had time to acquire the lease.
     fn on_released(&mut self, now: Moment, entropy: Entropy) {
         let wait = if self.is_heir() { Duration::ZERO } else { self.head_start(entropy) };
         self.stream.holding = None;
         self.stream.lease_end = None;
+        self.stream_is_over();
         self.resume_reads(now, entropy);
         self.stream.ask_read(now, wait);
     }
@@ -158,11 +195,18 @@ impl Election {
     /// Schedules a read at once, and more of them at the end of the lease that the last notice
     /// bounds.
     pub(super) fn on_stream_lost(&mut self, now: Moment, entropy: Entropy) {
+        self.stream_is_over();
         let delay = self.bid_delay(entropy);
         let Some(holding) = self.stream.holding.take() else { return };
         self.stream.lease_end = holding.lease_end(delay, now);
         self.resume_reads(now, entropy);
         self.stream.ask_read(now, Duration::ZERO);
+    }
+
+    fn stream_is_over(&mut self) {
+        if let Some(renewals) = &mut self.lease_view.renewals {
+            renewals.by_stream = false;
+        }
     }
 
     /// Returns how long the others leave the lease to the heir.

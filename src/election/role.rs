@@ -68,6 +68,8 @@ pub(super) struct Activating {
     pub(super) granted: Moment,
     /// How long to hold the lease before the term is written (R11, activation delay).
     pub(super) hold: Duration,
+    /// Whether that is for an earlier leader (R11), and not the activation delay.
+    pub(super) for_earlier: bool,
     /// The least term.
     pub(super) floor: u64,
     pub(super) write: RetryTimer,

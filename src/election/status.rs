@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::hold_off::HoldOff;
+use super::lease_view::LeaseView;
 use super::store_health::StoreHealth;
 use crate::clock::Moment;
 use crate::lease::{Candidate, Successor};
@@ -31,6 +32,8 @@ pub struct Status {
     /// For how long after its last answer the store is not read, since the leader notifies this
     /// candidate; `None` if it is read as without notices.
     pub contact_due: Option<Duration>,
+    /// What was seen of the lease and its holders.
+    pub lease: LeaseView,
     /// The health of the store.
     pub store: StoreHealth,
 }

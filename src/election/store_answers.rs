@@ -72,7 +72,7 @@ impl Election {
             Ok(Answer::Snapshot(mut snapshot)) => {
                 let left = self.observe(snapshot.claim.as_ref(), now);
                 snapshot.free |= left.is_some_and(|it| it.is_zero());
-                self.apply_snapshot(&snapshot, now);
+                self.apply_snapshot(&snapshot, left, now);
                 let bids = snapshot.free && self.may_bid(now);
                 self.schedule_read(&snapshot, left, now, entropy);
                 if bids {
@@ -206,6 +206,7 @@ impl Election {
                 }
                 held.belief = Belief { sent: request.sent, suspended: false, ..held.belief };
                 held.renewal = RetryTimer::after(request.sent, period);
+                self.renewed(request.sent, now);
                 self.set_jeopardy(false, Reason::Renewed, now);
             }
             Err(StoreError::Refused(_)) => self.lose(now, entropy),
@@ -307,7 +308,7 @@ impl Election {
     }
 
     /// Applies what a read returned: record, hold-off, successor and holder.
-    fn apply_snapshot(&mut self, snapshot: &Snapshot, now: Moment) {
+    fn apply_snapshot(&mut self, snapshot: &Snapshot, left: Option<Duration>, now: Moment) {
         self.see_record(&snapshot.record);
         if let Some(hold_off) = &mut self.hold_off {
             hold_off.update(snapshot, now);
@@ -331,7 +332,13 @@ impl Election {
             }
             _ => None,
         };
-        self.set_holder(holder);
+        let renewals = self.lease_view.renewals.as_ref();
+        let ending = renewals.and_then(|it| it.ending(snapshot.free, now));
+        self.set_holder(holder, ending, now);
+        self.lease_view.is_held = !snapshot.free;
+        if let Some(renewals) = &mut self.lease_view.renewals {
+            renewals.read(&self.config, snapshot, left, now);
+        }
     }
 
     /// Takes from a record whether the election has moved, and checks its term.

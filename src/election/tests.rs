@@ -5,6 +5,7 @@ mod belief;
 mod bidding;
 mod expiry;
 mod hold_off;
+mod lease_view;
 mod maintenance;
 mod peer;
 mod random;

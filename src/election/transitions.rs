@@ -10,7 +10,7 @@ use super::role::{
 };
 use super::step_down::StepDown;
 use super::wakeup::Hints;
-use super::{Belief, Election, Entropy, Holder, Reason, RetryTimer};
+use super::{Belief, Election, Ending, Entropy, Holder, Reason, RetryTimer};
 use crate::clock::Moment;
 use crate::lease::{Bid, Grant};
 
@@ -19,7 +19,8 @@ impl Election {
     /// is written.
     pub(super) fn become_activating(&mut self, bidding: Bidding, grant: &Grant, now: Moment) {
         assert!(matches!(self.role, Role::Standby { .. }) && self.pending_release.is_none());
-        let hold = self.hold_for(&grant.record).max(self.config.activation_delay);
+        let for_earlier = self.hold_for(&grant.record);
+        let hold = for_earlier.max(self.config.activation_delay);
         let floor = match grant.record.term {
             Some(found) if found >= self.highest_term => found + 1, // on_grant rules out an overflow
             _ => self.fresh_floor(grant, now),
@@ -31,6 +32,7 @@ impl Election {
             held: HeldLease { bid: bidding.bid, belief, renewal, hints: Hints::new(now) },
             granted: now,
             hold,
+            for_earlier: hold == for_earlier,
             floor,
             write: RetryTimer::at_once(now),
             first_write: None,
@@ -58,7 +60,9 @@ impl Election {
         // A new leadership ends the hold-off that an earlier one left.
         self.hold_off = None;
         let candidate = Arc::clone(&self.config.candidate);
-        self.set_holder(Some(Holder { candidate, term }));
+        let sent = self.role.held_lease().map_or(now, |it| it.belief.sent);
+        self.set_holder(Some(Holder { candidate, term }), None, now);
+        self.renewed(sent, now);
         self.notify_transition(Reason::TermWritten, None, now);
     }
 
@@ -149,7 +153,7 @@ impl Election {
         if reason == Reason::Lost {
             self.pending_release = None;
         }
-        self.set_holder(None);
+        self.set_holder(None, ended.map(|_| Ending::Told(reason)), now);
         self.notify_transition(reason, ended, now);
     }
 

@@ -46,6 +46,9 @@ impl Election {
             Change::Renewal(claim) => {
                 if matches!(self.role, Role::Standby { .. }) {
                     self.observe(Some(&claim), now);
+                    if let Some(renewals) = &mut self.lease_view.renewals {
+                        renewals.reported(&self.config, &claim, now);
+                    }
                 }
                 return self.handle_timeout(now, entropy);
             }

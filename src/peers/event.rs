@@ -248,6 +248,7 @@ mod tests {
             connected: true,
             contact_ms_ago: 0,
             heir: number == 1,
+            gone: false,
         }
     }
 

@@ -71,6 +71,7 @@ impl Report {
             connected: silent_for.is_none(),
             contact_ms_ago: silent_for.map_or(0, whole_ms),
             heir: is_heir,
+            gone: silent_for.is_some(),
         }
     }
 }

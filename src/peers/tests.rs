@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::report::{Report, Reporter};
 use crate::clock::Moment;
 use crate::config::Rank;
-use crate::election::{Belief, Standing, State, Status, StoreHealth};
+use crate::election::{Belief, LeaseView, Standing, State, Status, StoreHealth};
 use crate::metrics::Metrics;
 use crate::status::{About, Published};
 
@@ -76,5 +76,6 @@ pub(super) fn published(standing: Standing) -> Published {
         store: StoreHealth::default(),
         released_term: None,
         contact_due: None,
+        lease: LeaseView::default(),
     })
 }

@@ -265,7 +265,7 @@ mod tests {
 
     use super::*;
     use crate::clock;
-    use crate::election::{Standing, Status, StoreHealth};
+    use crate::election::{LeaseView, Standing, Status, StoreHealth};
 
     /// Whether the disk of the file that hangs works again.
     static MENDED: AtomicBool = AtomicBool::new(true);
@@ -301,6 +301,7 @@ mod tests {
             workload_term: None,
             released_term: None,
             contact_due: None,
+            lease: LeaseView::default(),
             store,
         };
         Published { index: sequence, sequence, ..Published::first(status) }

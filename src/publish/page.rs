@@ -75,13 +75,13 @@ fn page(published: &Published, about: &About, now: Moment) -> String {
     let election = escaped(&document.election);
     let leader = leader(&document);
     let heard = document.store.last_success_ms_ago.is_some();
-    let last_seen = last_seen(&document);
-    let stale = document.holder.as_ref().is_some_and(|it| it.stale);
-    let unknown = if heard && !stale { "No leader known" } else { "Unknown" };
+    let doubt = doubt(&document);
+    let unknown = if heard && document.holder.is_none() { "No leader known" } else { "Unknown" };
     // A passive instance with a term knows that its own leadership has ended.
     let (label, leads) = match (document.role, document.term) {
         (Role::Active, _) => ("Leader", "leads"),
         (Role::Passive, Some(_)) => ("Led until now", "led"),
+        (Role::Passive, None) if leader.is_none() => ("Leader", "leads"),
         (Role::Passive, None) => ("Leader at last contact", "leads"),
     };
     let title = leader.map_or_else(
@@ -106,7 +106,7 @@ fn page(published: &Published, about: &About, now: Moment) -> String {
         ("label", label),
         ("long", if long { " class=\"long\"" } else { "" }),
         ("leader", &leader.map_or_else(|| unknown.to_owned(), escaped)),
-        ("address", address.or(last_seen).as_deref().unwrap_or_default()),
+        ("address", doubt.or(address).as_deref().unwrap_or_default()),
         ("warn", if document.state == State::Jeopardy.as_str() { " warn" } else { "" }),
         ("say", &say(&document)),
         ("left", &left(published, &document)),
@@ -123,36 +123,18 @@ fn page(published: &Published, about: &About, now: Moment) -> String {
 /// Returns the leader: this instance if it is active, else the holder that was last seen, unless
 /// that is too long ago.
 fn leader<'a>(document: &'a Document<'_>) -> Option<&'a str> {
-    let seen = document.holder.as_ref().filter(|it| !it.stale).map(|it| &*it.identity);
-    if document.role == Role::Active { Some(&document.identity) } else { seen }
+    document.leader()
 }
 
-/// Renders the holder that was last seen, if that is too long ago for it to count as the leader, or
-/// if none has been seen since.
-fn last_seen(document: &Document<'_>) -> Option<String> {
-    if let (Some(last), Role::Passive) = (&document.last_holder, document.role) {
-        let until = OffsetDateTime::parse(&last.until, &Rfc3339);
-        let until = until.map_or_else(|_| escaped(&last.until), date);
-        let (name, term) = (escaped(&last.identity), last.term);
-        return Some(format!("<p class=\"soft\">last: {name}, term {term}, until {until}</p>\n"));
-    }
-    let holder =
-        document.holder.as_ref().filter(|it| it.stale && document.role == Role::Passive)?;
-    let (name, seen) = (escaped(&holder.identity), ago(holder.seen_ms_ago));
-    Some(format!("<p class=\"soft\">last seen: {name}, term {}, {seen} ago</p>\n", holder.term))
+/// Renders why no leader is named, or what is not known of the one that is.
+fn doubt(document: &Document<'_>) -> Option<String> {
+    document.doubt().map(|it| format!("<p class=\"soft\">{}</p>\n", escaped(&it)))
 }
 
 /// Describes what this instance does, in a sentence.
 fn say(document: &Document<'_>) -> String {
     if document.role == Role::Active && document.state == State::Leader.as_str() {
         return "This instance is the leader.".to_owned();
-    }
-    if let ("standby", Some(ms)) = (&*document.state, document.hold_off_remaining_ms) {
-        return format!(
-            "This instance, {}, holds off for {}.",
-            escaped(&document.identity),
-            spoken(Duration::from_millis(ms))
-        );
     }
     let words = match &*document.state {
         // Its belief is over, and the election loop has not turned since.
@@ -325,7 +307,7 @@ fn past(document: &Document<'_>) -> String {
             text,
             "<tr><td>{at}</td><td><b{on}>{}</b></td><td>{}</td><td>{term}</td></tr>",
             it.to,
-            words::reason(&it.reason)
+            words::why(&it.from, &it.to, &it.reason)
         );
     }
     text + "</table>\n"

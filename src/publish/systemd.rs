@@ -222,13 +222,15 @@ fn status_text(published: &Published, about: &About, now: Moment) -> String {
     let status = &published.status;
     let judgement = Judgement::of(status, now);
     let election = &about.election;
-    let others = || match &status.holder {
-        Some(holder) if published.is_out_of_contact(about, now) => {
-            let name = &holder.candidate.identity;
-            format!("leader unknown (last seen: {name}, term {})", holder.term)
-        }
-        Some(holder) => format!("{} leads in term {}", holder.candidate.identity, holder.term),
-        None => "no leader known".to_owned(),
+    let others = || {
+        let document = published.document(about, now);
+        document.doubt().unwrap_or_else(|| match &document.holder {
+            Some(it) if document.is_unseen() => {
+                format!("{} holds the lease in term {}", it.identity, it.term)
+            }
+            Some(it) => format!("{} leads in term {}", it.identity, it.term),
+            None => "no leader known".to_owned(),
+        })
     };
     let mut text = format!("{}: ", judgement.role().as_str());
     text += &match (judgement.state, judgement.term) {

@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::{About, Judgement, Published, Role, whole_ms};
+use super::{About, HolderJudgement, Judgement, Published, Role, whole_ms};
 use crate::clock::Moment;
-use crate::election::State;
+use crate::election::{Ending, Holder, Reason, State};
 
 /// The table of candidates.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,6 +51,9 @@ pub struct CandidateEntry {
     pub contact_ms_ago: u64,
     /// Whether it is next in line.
     pub heir: bool,
+    /// Whether it was connected and is gone.
+    #[serde(default)]
+    pub gone: bool,
 }
 
 /// One candidate in the status document.
@@ -90,6 +93,18 @@ pub struct CandidateDocument<'a> {
     /// Whether it is next in line.
     #[serde(default)]
     pub heir: bool,
+    /// Whether it was connected and is gone: its last contact tells since when.
+    #[serde(default)]
+    pub gone: bool,
+    /// Of the holder: whether its next renewal is late, so that its role is not known.
+    #[serde(default)]
+    pub overdue: bool,
+    /// Of the holder: how long ago it last renewed; `null` if unknown.
+    #[serde(default)]
+    pub renewed_ms_ago: Option<u64>,
+    /// Of the holder: the time within which its lease ends, if no renewal follows; `null` if unknown.
+    #[serde(default)]
+    pub lease_ends_within_ms: Option<u64>,
 }
 
 impl CandidateTable {
@@ -167,25 +182,48 @@ impl Published {
     ) -> CandidateDocument<'a> {
         let ago = table.contact_ms_ago(entry, now);
         let leads = [State::Leader, State::Jeopardy].iter().any(|it| it.as_str() == entry.state);
-        let holder = self.status.holder.as_ref().filter(|_| !self.is_out_of_contact(about, now));
-        let holds = holder.is_some_and(|it| it.candidate.instance == entry.instance);
+        let holder = self.status.holder.as_ref();
+        let holder = holder.filter(|it| it.candidate.instance == entry.instance);
+        let judged = holder.and_then(|_| HolderJudgement::of(&self.status, now));
+        let ended = self.ended(entry).filter(|_| leads);
+        let gone = entry.gone && table.is_current;
         let role = match leads {
-            _ if ago > whole_ms(about.lease_duration) => None,
-            true => holds.then_some(Role::Active),
+            _ if gone || ago > whole_ms(about.lease_duration) => None,
+            true if ended.is_some() => Some(Role::Passive),
+            true => judged.filter(HolderJudgement::is_leader).map(|_| Role::Active),
             false => Some(Role::Passive),
         };
         CandidateDocument {
             identity: entry.identity.as_str().into(),
             instance: entry.instance.as_str().into(),
             role,
-            state: entry.state.as_str().into(),
+            state: ended.map_or(Cow::from(&entry.state), |it| it.as_str().into()),
             failing: entry.failing.as_deref().map(Cow::from),
             zone: entry.zone.as_deref().map(Cow::from),
             priority: Some(entry.priority),
             address: entry.address.as_deref().map(Cow::from),
             connected: entry.connected && table.is_current,
             contact_ms_ago: Some(ago),
-            heir: entry.heir,
+            heir: entry.heir && !gone,
+            gone,
+            overdue: judged.is_some_and(|it| it.overdue || it.stale),
+            renewed_ms_ago: judged.and_then(|it| it.renewed).map(whole_ms),
+            lease_ends_within_ms: judged.and_then(|it| it.ends_within).map(whole_ms),
+        }
+    }
+
+    /// Returns the state of a candidate that has told that its leadership is over, when no later state of it
+    /// is known.
+    fn ended(&self, entry: &CandidateEntry) -> Option<State> {
+        let last = self.status.lease.last_holder.as_ref().map(|it| (&it.holder, it.ending));
+        let present = self.status.holder.as_ref().map(|it| (it, self.status.lease.told()));
+        let of_entry = |it: &(&Holder, Option<Ending>)| it.0.candidate.instance == entry.instance;
+        match present.filter(of_entry).or(last.filter(of_entry))?.1? {
+            Ending::Told(Reason::Resigned) => Some(State::Stopped),
+            Ending::Told(Reason::Paused) => Some(State::Paused),
+            Ending::Told(Reason::Unhealthy | Reason::Maintenance) => Some(State::Unhealthy),
+            Ending::Told(_) | Ending::Released => Some(State::Standby),
+            Ending::Expired => None,
         }
     }
 }
@@ -205,6 +243,10 @@ impl<'a> CandidateDocument<'a> {
             connected: false,
             contact_ms_ago: None,
             heir: false,
+            gone: false,
+            overdue: false,
+            renewed_ms_ago: None,
+            lease_ends_within_ms: None,
         }
     }
 }

@@ -10,11 +10,11 @@ use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
 use super::{
-    About, CandidateDocument, Judgement, Maintenance, Past, ProbeState, Published, Role,
-    RouteState, valid_until_boottime_ns, whole_ms, words,
+    About, CandidateDocument, HolderJudgement, Judgement, Maintenance, Past, ProbeState, Published,
+    Role, RouteState, valid_until_boottime_ns, whole_ms,
 };
 use crate::clock::Moment;
-use crate::election::Transition;
+use crate::election::{Activation, Holder, LastHolder, Status, Transition};
 
 /// The status document.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -55,7 +55,17 @@ pub struct Document<'a> {
     /// The holder of the lease that was last seen.
     #[serde(default)]
     pub holder: Option<HolderDocument<'a>>,
-    /// The holder that was seen before, while none is known.
+    /// For how long no holder has been known; `null` while there is one, and before the first answer of the
+    /// store.
+    #[serde(default)]
+    pub leaderless_ms: Option<u64>,
+    /// Whether the store showed the lease as held at the last read, whoever holds it.
+    #[serde(default)]
+    pub lease_held: bool,
+    /// What this instance waits for while it holds the lease and does not lead yet.
+    #[serde(default)]
+    pub activation: Option<ActivationDocument<'a>>,
+    /// The holder before the present one, or the last one if none is known.
     #[serde(default)]
     pub last_holder: Option<LastHolderDocument<'a>>,
     /// The successor that the record names.
@@ -112,9 +122,36 @@ pub struct HolderDocument<'a> {
     /// The time since the store last answered, which is when this was last known.
     #[serde(default)]
     pub seen_ms_ago: u64,
-    /// Whether that is longer than lease-duration ago: another may lead, or none.
+    /// Whether its next renewal is late, by what shows renewals here: it may lead no longer.
+    #[serde(default)]
+    pub overdue: bool,
+    /// Whether its lease must be over, or could not be read for renew-deadline: another may lead, or none.
     #[serde(default)]
     pub stale: bool,
+    /// How long ago it last renewed, as far as was seen; `null` if no renewal was.
+    #[serde(default)]
+    pub renewed_ms_ago: Option<u64>,
+    /// The time within which its lease ends, if no renewal follows; `null` if unknown.
+    #[serde(default)]
+    pub lease_ends_within_ms: Option<u64>,
+    /// What shows its renewals here: `store`, `peers` or `nothing`; `null` from a version that does not say.
+    #[serde(default)]
+    pub renewals_shown_by: Option<Cow<'a, str>>,
+    /// That it no longer leads, by its own word: `draining`, or the reason for which its leadership ended;
+    /// `null` otherwise.
+    #[serde(default)]
+    pub leaving: Option<Cow<'a, str>>,
+}
+
+/// The wait of a holder before it leads.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ActivationDocument<'a> {
+    /// `earlier-leader`: an earlier leader may still be active; `activation-delay`; `term`: the term is being
+    /// written.
+    pub waits_for: Cow<'a, str>,
+    /// How long it waits at least; 0 for the term.
+    #[serde(default)]
+    pub remaining_ms: u64,
 }
 
 /// An earlier holder in the status document.
@@ -128,6 +165,12 @@ pub struct LastHolderDocument<'a> {
     /// When it was seen no more, RFC 3339.
     #[serde(default)]
     pub until: Cow<'a, str>,
+    /// How long ago that was.
+    #[serde(default)]
+    pub ms_ago: u64,
+    /// Why its leadership ended: `released`, `expired`, or the reason of a transition; `null` if unknown.
+    #[serde(default)]
+    pub reason: Option<Cow<'a, str>>,
 }
 
 /// The successor in the status document.
@@ -258,25 +301,6 @@ impl<'a> Document<'a> {
     pub fn own_candidate(&self) -> Option<&CandidateDocument<'a>> {
         self.candidates.as_deref()?.iter().find(|it| it.instance == self.instance)
     }
-
-    /// Returns what the instance does: the end of a sentence that begins with its name.
-    #[must_use]
-    pub fn activity(&self) -> String {
-        match (&*self.state, &self.maintenance) {
-            ("standby", _) if self.store.moved_to.is_some() => {
-                let to = self.store.moved_to.as_deref().unwrap_or_default();
-                format!("does not compete: the election has moved to {to}")
-            }
-            ("standby", _) if self.can_take_over == Some(false) => {
-                let why = self.store.last_error.as_deref().unwrap_or("the store does not answer");
-                format!("is a standby, but cannot take over: {why}")
-            }
-            ("unhealthy", Some(it)) if it.imminent => {
-                format!("does not compete during maintenance of its machine: {}", it.announcement())
-            }
-            _ => words::state(&self.state).to_owned(),
-        }
-    }
 }
 
 impl StoreDocument<'_> {
@@ -292,24 +316,12 @@ impl StoreDocument<'_> {
     }
 }
 
-impl MaintenanceDocument<'_> {
-    /// Returns what is announced, in words.
-    #[must_use]
-    pub fn announcement(&self) -> String {
-        match (&self.not_before, &*self.status) {
-            (_, "Started") => format!("{} has begun", self.kind),
-            (Some(date), _) => format!("{} not before {date}", self.kind),
-            (None, _) => format!("{} at any time", self.kind),
-        }
-    }
-}
-
 impl Published {
     /// Returns the status document as it is at `now`.
     #[must_use]
     pub fn document<'a>(&'a self, about: &'a About, now: Moment) -> Document<'a> {
         let judgement = Judgement::of(&self.status, now);
-        let store = &self.status.store;
+        let (store, lease) = (&self.status.store, &self.status.lease);
         Document {
             election: about.election.as_str().into(),
             identity: about.identity.as_str().into(),
@@ -323,18 +335,11 @@ impl Published {
             boot_id: about.boot_id.as_str().into(),
             since: rfc3339(self.status.since.date()).into(),
             index: self.index_at(now),
-            holder: self.status.holder.as_ref().map(|holder| HolderDocument {
-                identity: holder.candidate.identity.as_str().into(),
-                address: holder.candidate.address.as_deref().map(Cow::from),
-                term: holder.term,
-                seen_ms_ago: store.last_success.map_or(0, |then| whole_ms(then.elapsed_max(now))),
-                stale: self.is_out_of_contact(about, now),
-            }),
-            last_holder: self.last_holder.as_ref().map(|(holder, until)| LastHolderDocument {
-                identity: holder.candidate.identity.as_str().into(),
-                term: holder.term,
-                until: rfc3339(until.date()).into(),
-            }),
+            holder: HolderDocument::of(&self.status, now),
+            leaderless_ms: lease.leaderless.map(|it| whole_ms(it.elapsed_max(now))),
+            lease_held: lease.is_held,
+            activation: lease.activation.map(|it| ActivationDocument::of(it, now)),
+            last_holder: lease.last_holder.as_ref().map(|it| LastHolderDocument::of(it, now)),
             successor: self.status.successor.as_ref().map(|successor| SuccessorDocument {
                 identity: successor.identity.as_str().into(),
                 hold_off_ms: whole_ms(successor.hold_off),
@@ -373,6 +378,52 @@ impl Published {
             since_ms: whole_ms(agreement.since),
             verified_ms_ago: route.report.verified.map(|it| whole_ms(it.at.elapsed_max(now))),
             last_error: route.report.last_error.as_deref().map(Cow::from),
+        }
+    }
+}
+
+impl<'a> HolderDocument<'a> {
+    /// Returns the holder of a status as it is judged at `now`; `None` without one.
+    #[must_use]
+    pub fn of(status: &'a Status, now: Moment) -> Option<Self> {
+        let Holder { candidate, term } = status.holder.as_ref()?;
+        let judged = HolderJudgement::of(status, now)?;
+        let ago = |then: Moment| whole_ms(then.elapsed_max(now));
+        Some(Self {
+            identity: candidate.identity.as_str().into(),
+            address: candidate.address.as_deref().map(Cow::from),
+            term: *term,
+            seen_ms_ago: status.store.last_success.map_or(0, ago),
+            overdue: judged.overdue,
+            stale: judged.stale,
+            renewed_ms_ago: judged.renewed.map(whole_ms),
+            lease_ends_within_ms: judged.ends_within.map(whole_ms),
+            renewals_shown_by: Some(judged.shown_by.into()),
+            leaving: judged.leaving.map(Cow::from),
+        })
+    }
+}
+
+impl ActivationDocument<'_> {
+    fn of(activation: Activation, now: Moment) -> Self {
+        let remaining = activation.remaining(now);
+        let waits_for = match activation.for_earlier {
+            _ if remaining.is_zero() => "term",
+            true => "earlier-leader",
+            false => "activation-delay",
+        };
+        Self { waits_for: waits_for.into(), remaining_ms: whole_ms(remaining) }
+    }
+}
+
+impl<'a> LastHolderDocument<'a> {
+    fn of(last: &'a LastHolder, now: Moment) -> Self {
+        Self {
+            identity: last.holder.candidate.identity.as_str().into(),
+            term: last.holder.term,
+            until: rfc3339(last.until.date()).into(),
+            ms_ago: whole_ms(last.until.elapsed_max(now)),
+            reason: last.ending.map(|it| it.as_str().into()),
         }
     }
 }

@@ -4,11 +4,14 @@
 
 use std::time::Duration;
 
+use time::format_description::well_known::Rfc3339;
+use time::{OffsetDateTime, UtcOffset};
+
 /// Returns what an instance does in a state: the end of a sentence that begins with its name.
 pub(crate) fn state(name: &str) -> &str {
     match name {
         "starting" => "has not reached the store yet",
-        "standby" => "is a standby, ready to take over",
+        "standby" => "is a standby",
         "activating" => "holds the lease and does not lead yet",
         "leader" => "leads",
         "jeopardy" => "leads, but renewals fail",
@@ -39,8 +42,8 @@ pub(crate) fn reason(name: &str) -> String {
         "paused" => "an operator paused the instance",
         "resumed" => "an operator resumed the instance",
         "unhealthy" => "health probes failed",
-        "recovered" => "health probes succeed again",
-        "maintenance" => "maintenance of the machine is imminent",
+        "recovered" => "the health probes succeed",
+        "maintenance" => "maintenance of the machine is imminent, or has begun",
         "maintenance-over" => "the maintenance of the machine is over",
         "child-ended" => "the command exited",
         "drained" => "the service or command has ended its work",
@@ -48,6 +51,48 @@ pub(crate) fn reason(name: &str) -> String {
         other => return other.replace('-', " "),
     };
     words.to_owned()
+}
+
+/// Returns why a state has changed, as a sentence without its full stop: the reason, and what else must be
+/// known for the new state to follow from it.
+pub(crate) fn why(from: &str, to: &str, name: &str) -> String {
+    let words = match (from, to, name) {
+        ("starting", "unhealthy", "store-reached") => {
+            "the store answered; the health probes have not succeeded often enough yet"
+        }
+        (_, "jeopardy", "term-written") => {
+            "the term was written; the clocks jumped, so a renewal must succeed first"
+        }
+        (_, "unhealthy", "unhealthy" | "maintenance") | (_, "paused", "paused") => {
+            return reason(name);
+        }
+        (_, "unhealthy", _) => {
+            return reason(name) + "; it is unhealthy, or its machine is under maintenance";
+        }
+        (_, "paused", _) => return reason(name) + "; an operator has paused it",
+        _ => return reason(name),
+    };
+    words.to_owned()
+}
+
+/// Returns why a leadership ended: the reason of a transition, or what others have seen of it.
+pub(crate) fn ending(name: &str) -> String {
+    match name {
+        "released" => "it released the lease, or an operator freed it".to_owned(),
+        "expired" => "its lease ran out".to_owned(),
+        "ended" => "its leadership is over".to_owned(),
+        _ => reason(name),
+    }
+}
+
+/// Formats the time of a date in UTC.
+pub(crate) fn utc(date: &str) -> String {
+    let parsed = OffsetDateTime::parse(date, &Rfc3339).ok();
+    let Some(date) = parsed.and_then(|it| it.checked_to_offset(UtcOffset::UTC)) else {
+        return date.to_owned();
+    };
+    let (hour, minute, second) = date.to_hms();
+    format!("{hour:02}:{minute:02}:{second:02} UTC")
 }
 
 /// Formats a duration to about two significant figures.

@@ -3,8 +3,10 @@
 use testkit::http::{server, status};
 
 use server::Server;
-use status::{Feed, failing, holder, in_jeopardy, leading, ms, now, pass, status as of};
-use tenure::election::{FailingWrites, Standing, Status, StoreHealth};
+use status::{Feed, failing, holder, in_jeopardy, leading, ms, now, pass, renewals, status as of};
+use tenure::election::{
+    Ending, FailingWrites, LastHolder, LeaseView, Standing, Status, StoreHealth,
+};
 
 const LEADER: [&str; 3] = ["/leader", "/active", "/primary"];
 const STANDBY: [&str; 3] = ["/standby", "/passive", "/replica"];
@@ -201,6 +203,8 @@ async fn min_remaining_requires_time_left() {
             let answer = server.get(&format!("{path}?min_remaining={question}")).await;
             assert_eq!(answer.code, code, "{path} {question}");
             assert_eq!(answer.header("tenure-valid-for-ms"), Some("6000"));
+            let body = if code == 200 { "active\n" } else { "less than min_remaining: 6000 ms\n" };
+            assert_eq!(answer.body, body, "{path} {question}");
         }
         for wrong in ["", "5", "s", "-5s", "5s5s", "%ff", "99999999999999999999h", "5%20s"] {
             let answer = server.get(&format!("{path}?min_remaining={wrong}")).await;
@@ -249,6 +253,7 @@ async fn the_status_document_has_its_fields_and_no_others() {
     let server = serving(Standing::Standby).await;
     let led = Status {
         holder: holder("us", Some("10.0.3.7:8080"), 42),
+        lease: LeaseView { renewals: renewals(), is_own: true, ..LeaseView::default() },
         store: failing(2, "no route"),
         ..of(leading(42, ms(10_000)))
     };
@@ -262,8 +267,10 @@ async fn the_status_document_has_its_fields_and_no_others() {
         "valid_until_boottime_ns": 1_010_000_000_000_u64,
         "boot_id": "5ca1ab1e-0000-4000-8000-000000000000", "since": "2026-11-20T09:00:00Z",
         "index": 2, "holder": {"identity": "us", "address": "10.0.3.7:8080", "term": 42, "seen_ms_ago": 412,
-            "stale": false},
-        "last_holder": null, "can_take_over": false,
+            "overdue": false, "stale": false, "renewed_ms_ago": 412, "lease_ends_within_ms": 14_588,
+            "renewals_shown_by": "store", "leaving": null},
+        "last_holder": null, "leaderless_ms": null, "lease_held": false, "activation": null,
+        "can_take_over": false,
         "store": {"kind": "azure", "url": "https://acct.blob.core.windows.net/box/orders", "last_success_ms_ago": 412,
             "failures": 2, "last_error": "no route"},
         "drain_remaining_ms": null, "protected_for_ms": null, "hold_off_remaining_ms": null, "successor": null,
@@ -293,7 +300,8 @@ async fn the_status_document_has_its_fields_and_no_others() {
     assert_eq!(
         document["holder"],
         serde_json::json!({"identity": "them", "address": null, "term": 43, "seen_ms_ago": 0,
-            "stale": false})
+            "overdue": false, "stale": false, "renewed_ms_ago": null, "lease_ends_within_ms": null,
+            "renewals_shown_by": "nothing", "leaving": null})
     );
     assert_eq!((&document["term"], &document["index"]), (&serde_json::Value::Null, &4.into()));
 
@@ -303,15 +311,21 @@ async fn the_status_document_has_its_fields_and_no_others() {
     assert_eq!(server.code("/standby").await, 200);
     pass(ms(1));
     assert_eq!(server.code("/standby").await, 503);
-    let holder = server.get("/status").await.json()["holder"].clone();
-    assert_eq!((&holder["seen_ms_ago"], &holder["stale"]), (&15_001.into(), &true.into()));
+    let seen = server.get("/status").await.json()["holder"].clone();
+    assert_eq!((&seen["seen_ms_ago"], &seen["stale"]), (&15_001.into(), &true.into()));
 
-    server.feed().change(of(Standing::Standby));
+    let (last, ending) = (holder("them", None, 43).unwrap(), Some(Ending::Expired));
+    let last_holder = Some(LastHolder { holder: last, until: now(), ending });
+    let lease = LeaseView { last_holder, leaderless: Some(now()), ..LeaseView::default() };
+    server.feed().change(Status { lease, ..of(Standing::Standby) });
+    pass(ms(500));
     let document = server.get("/status").await.json();
     assert_eq!(
         document["last_holder"],
-        serde_json::json!({"identity": "them", "term": 43, "until": "2026-11-20T09:00:15.413Z"})
+        serde_json::json!({"identity": "them", "term": 43, "until": "2026-11-20T09:00:15.413Z",
+            "ms_ago": 500, "reason": "expired"})
     );
+    assert_eq!(document["leaderless_ms"], 500);
     assert_eq!(
         (&document["holder"], &document["can_take_over"]),
         (&serde_json::Value::Null, &true.into())

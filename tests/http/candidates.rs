@@ -5,9 +5,11 @@ use testkit::http::{server, status};
 
 use serde_json::{Value, json};
 use server::Server;
-use status::{Feed, about, candidate, holder, leading, ms, now, pass, status as of, table};
+use status::{
+    Feed, about, candidate, holder, leading, ms, now, pass, renewals, status as of, table,
+};
 use tenure::config::{FileFormat, StatusFile};
-use tenure::election::{Standing, Status};
+use tenure::election::{Ending, LeaseView, Leaving, Reason, Standing, Status};
 use tenure::metrics::Metrics;
 use tenure::publish::file::{Outside, Writer};
 use tenure::status::{CandidateEntry, CandidateTable, ProbeResult, ProbeState};
@@ -40,7 +42,10 @@ async fn standby() -> Server {
 
 /// Publishes that the store has just answered, and named web-1 as the holder.
 fn they_lead(server: &Server) {
-    server.feed().change(Status { holder: holder("web-1", None, 42), ..of(Standing::Standby) });
+    let status = of(Standing::Standby);
+    let lease = LeaseView { renewals: renewals(), ..status.lease.clone() };
+    let holder = holder("web-1", None, 42);
+    server.feed().change(Status { holder, lease, ..status });
 }
 
 async fn candidates(server: &Server) -> Vec<Value> {
@@ -62,7 +67,8 @@ async fn without_peers_the_document_has_no_candidates_and_before_a_contact_this_
     server.feed().report_candidates(table([]));
     let own = json!({"identity": "us", "instance": "us-1", "role": "passive", "state": "standby",
         "failing": null, "zone": null, "priority": null, "address": null, "connected": false,
-        "contact_ms_ago": null, "heir": false});
+        "contact_ms_ago": null, "heir": false, "gone": false, "overdue": false, "renewed_ms_ago": null,
+        "lease_ends_within_ms": null});
     assert_eq!(candidates(&server).await, [own]);
 }
 
@@ -74,7 +80,8 @@ async fn the_document_has_all_candidates_the_leader_first_then_the_line() {
         all[0],
         json!({"identity": "web-1", "instance": "web-1-1", "role": "active", "state": "leader",
             "failing": null, "zone": "a", "priority": 50, "address": "10.0.3.7:8080",
-            "connected": true, "contact_ms_ago": 0, "heir": false})
+            "connected": true, "contact_ms_ago": 0, "heir": false, "gone": false, "overdue": false,
+            "renewed_ms_ago": 0, "lease_ends_within_ms": 15_000})
     );
     assert_eq!((&all[1]["heir"], &all[1]["priority"]), (&json!(true), &json!(70)));
     pass(ms(412));
@@ -118,6 +125,42 @@ async fn a_candidate_without_contact_for_a_lease_duration_has_no_known_role() {
         ["web-4", null, false, 32_002],
     ]);
     assert_eq!(summary(&server).await, expected, "it knows of itself");
+}
+
+#[tokio::test]
+async fn a_holder_that_is_overdue_has_no_known_role_and_one_that_has_told_its_end_is_passive() {
+    let server = standby().await;
+    let picked = async || {
+        let it = candidates(&server).await[0].clone();
+        let of = |name| it[name].clone();
+        json!([
+            of("role"),
+            of("state"),
+            of("overdue"),
+            of("renewed_ms_ago"),
+            of("lease_ends_within_ms")
+        ])
+    };
+    pass(ms(6_999));
+    assert_eq!(picked().await, json!(["active", "leader", false, 6_999, 8_001]));
+    pass(ms(1));
+    assert_eq!(picked().await, json!([null, "leader", true, 7_000, 8_000]));
+    they_lead(&server);
+    let mut status = server.feed().last().status;
+    let renewals = status.lease.renewals.as_mut().unwrap();
+    renewals.leaving = Some(Leaving::Ended(Some(Ending::Told(Reason::Lost))));
+    server.feed().change(status);
+    assert_eq!(picked().await, json!(["passive", "standby", true, 0, 15_000]));
+}
+
+#[tokio::test]
+async fn a_candidate_that_was_connected_and_is_gone_is_shown_as_gone() {
+    let server = standby().await;
+    let mut entries = line().candidates.to_vec();
+    entries[3].gone = true;
+    server.feed().report_candidates(table(entries));
+    let gone = candidates(&server).await[3].clone();
+    assert_eq!((&gone["gone"], &gone["role"]), (&json!(true), &Value::Null));
 }
 
 #[tokio::test]
@@ -197,6 +240,7 @@ async fn page(server: &Server) -> String {
 async fn the_page_shows_the_candidates_in_words() {
     let server = standby().await;
     pass(ms(10_001));
+    they_lead(&server);
     let body = page(&server).await;
     for words in [
         "<th scope=\"row\">web-1<small>10.0.3.7:8080, zone a</small></th>",

@@ -186,6 +186,7 @@ fn peers_have_series_once_they_were_seen() {
         connected,
         contact_ms_ago: 0,
         heir: false,
+        gone: false,
     };
     let show = |entries: Vec<CandidateEntry>, is_current| {
         let table = CandidateTable { at: now(), is_current, candidates: entries.into() };

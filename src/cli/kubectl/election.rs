@@ -3,13 +3,11 @@
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use super::pods::Candidate;
 use crate::cli::document::{Document, Heard, HolderDocument, Role};
 use crate::cli::terminal::harmless;
 use crate::clock::Moment;
-use crate::status::words::spoken;
 
 /// What a candidate answered.
 #[derive(Clone, Debug)]
@@ -101,11 +99,7 @@ impl Row {
             return "was active, but its answer is no longer valid: ask again".to_owned();
         }
         let document = &heard.document;
-        let hold_off = document.hold_off_remaining_ms.filter(|_| document.state == "standby");
-        let mut note = match hold_off {
-            Some(left) => format!("holds off for {}", spoken(Duration::from_millis(left))),
-            None => document.activity(),
-        };
+        let mut note = document.activity();
         if document.own_candidate().is_some_and(|it| it.heir) {
             note = format!("next in line; {note}");
         }
@@ -291,7 +285,8 @@ fn named(row: &Row) -> String {
 }
 
 fn shown(holder: &HolderDocument<'_>) -> String {
-    format!("{} (term {})", harmless(&holder.identity), holder.term)
+    let doubt = holder.doubt(true).map_or_else(String::new, |it| format!(": {it}"));
+    harmless(&format!("{} (term {}{doubt})", holder.identity, holder.term))
 }
 
 fn names(rows: &[&Row]) -> String {

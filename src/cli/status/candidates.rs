@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use crate::cli::document::{CandidateDocument, Document, Heard, Role};
+use crate::cli::document::{CandidateDocument, Document, Heard, Role, time_of_day};
 use crate::cli::terminal::{Colour, Style, columns, harmless};
 use crate::clock::Moment;
 use crate::status::words::spoken;
@@ -82,6 +82,7 @@ pub(super) fn candidates(heard: &Heard, now: Moment, style: Style) -> String {
 /// Returns the row of a candidate by what the leader has told of it.
 fn candidate(it: &CandidateDocument<'_>, heard: &Heard, now: Moment, style: Style) -> Row {
     let (role, colour) = match it.role {
+        _ if it.gone => ("gone", Colour::Dim),
         Some(role) => (role.as_str(), Colour::of_state(role == Role::Active, &it.state)),
         None => ("unknown", Colour::Yellow),
     };
@@ -90,6 +91,7 @@ fn candidate(it: &CandidateDocument<'_>, heard: &Heard, now: Moment, style: Styl
         None => "healthy".to_owned(),
     };
     let next = it.heir.then(|| "next in line".to_owned());
+    let gone = it.gone.then(|| gone_since(it, now));
     let failing = it.failing.as_deref().map(|it| style.paint(Colour::Red, &harmless(it)));
     Row {
         name: harmless(&it.identity),
@@ -100,9 +102,16 @@ fn candidate(it: &CandidateDocument<'_>, heard: &Heard, now: Moment, style: Styl
         zone: it.zone.as_deref().map(harmless),
         address: it.address.as_deref().map(harmless),
         contact: Some(contact(it, heard, now)),
-        note: next.into_iter().chain(failing).collect::<Vec<_>>().join("; "),
+        note: next.into_iter().chain(gone).chain(failing).collect::<Vec<_>>().join("; "),
         ..Row::default()
     }
+}
+
+/// Formats since when a candidate is gone.
+fn gone_since(it: &CandidateDocument<'_>, now: Moment) -> String {
+    let ago = Duration::from_millis(it.contact_ms_ago.unwrap_or_default());
+    let since = now.date() - time::Duration::try_from(ago).unwrap_or_default();
+    format!("gone, since {} UTC", time_of_day(since))
 }
 
 /// Formats when a candidate last contacted the leader.
@@ -129,10 +138,8 @@ fn add_own(row: &mut Row, heard: &Heard, now: Moment, style: Style) {
         .map(|ms| ms.min(document.protected_for_ms.unwrap_or(ms)))
         .map(|ms| Duration::from_millis(ms).saturating_sub(waited));
     let aside = document.hold_off_remaining_ms.filter(|_| document.state == "standby");
-    let does = match aside.map(|ms| spoken(Duration::from_millis(ms))) {
-        Some(left) => format!("holds off for {left}; `tenure resume` ends that"),
-        None => harmless(&document.activity()),
-    };
+    let end = aside.map_or("", |_| "; `tenure resume` ends that");
+    let does = harmless(&document.activity()) + end;
     let colour = Colour::of_state(role == Role::Active, &document.state);
     row.role = style.paint(colour, role.as_str());
     row.state = Some(harmless(&document.state));
@@ -151,14 +158,16 @@ fn add_holder(rows: &mut Vec<Row>, document: &Document) {
         it.role != Some(Role::Passive) && it.identity == holder.identity
     };
     let all = document.candidates.as_deref().unwrap_or_default();
+    let note = holder.doubt(document.store.failures == 0).map(|it| harmless(&it));
     if let Some(at) = all.iter().position(leads) {
         rows[at].term = Some(holder.term);
-        return;
+        return note.iter().for_each(|it| rows[at].add_note(it));
     }
     rows.push(Row {
         name,
         role: if holder.stale { "last seen" } else { "holder" }.to_owned(),
         term: Some(holder.term),
+        note: note.unwrap_or_default(),
         address: holder.address.as_deref().map(harmless),
         ..Row::default()
     });

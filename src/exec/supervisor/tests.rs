@@ -9,7 +9,7 @@ use tokio::sync::Notify;
 use super::*;
 use crate::config::Withheld;
 use crate::driver::{Inbox, Message};
-use crate::election::{Belief, Holder, Input, Status, StoreHealth};
+use crate::election::{Belief, Holder, Input, LeaseView, Status, StoreHealth};
 use crate::exec::kernel::Linux;
 use crate::exec::watchdog_client::Link;
 use crate::exec::wire::{RECORD, WatchdogCommand};
@@ -40,6 +40,7 @@ fn status(standing: Standing) -> Status {
         workload_term: None,
         released_term: None,
         contact_due: None,
+        lease: LeaseView::default(),
         store: StoreHealth::default(),
     }
 }

@@ -1,5 +1,6 @@
 //! The paths of the status listener. The status code is the answer; the body is additional.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -15,7 +16,7 @@ use serde::Deserialize;
 use super::reply::{bad_duration, document};
 use super::{PATIENCE, Shared, watch};
 use crate::config::duration;
-use crate::election::Standing;
+use crate::election::{Standing, State};
 use crate::http::listener::Peer;
 use crate::metrics;
 use crate::publish::page;
@@ -95,8 +96,11 @@ pub(super) fn leader(shared: &Shared, uri: &Uri) -> Response {
         Err(refusal) => return *refusal,
     };
     let judgement = shared.judge();
-    let leads = judgement.role() == Role::Active && judgement.remaining >= least;
-    answer(leads, judgement)
+    let ends_soon = judgement.role() == Role::Active && judgement.remaining < least;
+    // The body must not say what the code denies.
+    let but =
+        ends_soon.then(|| format!("less than min_remaining: {} ms\n", judgement.valid_for_ms()));
+    answer(judgement.role() == Role::Active && !ends_soon, judgement, but)
 }
 
 /// Returns the time that must be left for a 200. Rarely requested, so it is parsed only if needed.
@@ -114,7 +118,13 @@ fn least_remaining(uri: &Uri) -> Result<Duration, Box<Response>> {
 async fn standby(Shares(shared): Shares<Arc<Shared>>) -> Response {
     let (published, now) = (shared.published(), (shared.app.now)());
     let can_take_over = published.can_take_over(&shared.app.about, now);
-    answer(can_take_over, Judgement::of(&published.status, now))
+    let judgement = Judgement::of(&published.status, now);
+    let cannot = !can_take_over && judgement.role() == Role::Passive;
+    let but = cannot.then(|| match judgement.state {
+        State::Standby => "cannot take over: the store does not answer\n".to_owned(),
+        state => format!("{}\n", state.as_str()),
+    });
+    answer(can_take_over, judgement, but)
 }
 
 async fn livez(Shares(shared): Shares<Arc<Shared>>) -> Response {
@@ -163,13 +173,14 @@ async fn metrics_text(Shares(shared): Shares<Arc<Shared>>) -> Response {
     ([(CONTENT_TYPE, metrics::CONTENT_TYPE)], shared.metrics_text()).into_response()
 }
 
-/// Returns 200 or 503, with the role and its validity.
-fn answer(yes: bool, judgement: Judgement) -> Response {
+/// Returns 200 or 503 with the role, or with what else is in the way, and the validity.
+fn answer(yes: bool, judgement: Judgement, but: Option<String>) -> Response {
     let code = if yes { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
-    let body = match judgement.role() {
+    let role = match judgement.role() {
         Role::Active => "active\n",
         Role::Passive => "passive\n",
     };
+    let body = but.map_or(Cow::from(role), Cow::from);
     let mut response = (code, body).into_response();
     head(&mut response, judgement);
     response

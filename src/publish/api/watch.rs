@@ -25,7 +25,7 @@ use super::streams::Slot;
 use crate::config::duration;
 use crate::election::State;
 use crate::http::listener::{Peer, Streaming};
-use crate::status::{Judgement, Published, Role};
+use crate::status::{HolderJudgement, Judgement, Published, Role};
 
 /// The longest interval between two events.
 const EVERY: Duration = Duration::from_secs(10);
@@ -111,6 +111,8 @@ struct Face {
     index: u64,
     state: State,
     role: Role,
+    /// Whether the holder is overdue, and stale.
+    doubted: Option<(bool, bool)>,
 }
 
 #[derive(PartialEq)]
@@ -155,5 +157,7 @@ fn face(shared: &Shared) -> Face {
     let published = shared.app.published.borrow();
     let now = (shared.app.now)();
     let judgement = Judgement::of(&published.status, now);
-    Face { index: published.index_at(now), state: judgement.state, role: judgement.role() }
+    let doubted = HolderJudgement::of(&published.status, now).map(|it| (it.overdue, it.stale));
+    let index = published.index_at(now);
+    Face { index, state: judgement.state, role: judgement.role(), doubted }
 }

@@ -158,7 +158,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::election::{Belief, Holder, StoreHealth};
+    use crate::election::{Belief, Holder, LeaseView, StoreHealth};
     use crate::lease::Candidate;
 
     const LENGTH: Duration = Duration::from_secs(10);
@@ -179,6 +179,7 @@ mod tests {
             workload_term: None,
             released_term: None,
             contact_due: None,
+            lease: LeaseView::default(),
             store,
         }
     }

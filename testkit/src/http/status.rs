@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tenure::clock::Moment;
-use tenure::election::{Belief, Holder, Standing, Status, StoreHealth};
+use tenure::election::{Belief, Holder, LeaseView, Renewals, Standing, Status, StoreHealth};
 use tenure::lease::{Candidate, Cause, Failure, StoreError};
 use tenure::status::{About, CandidateEntry, CandidateTable, Past, Published};
 use tokio::sync::watch;
@@ -74,6 +74,7 @@ pub fn status(standing: Standing) -> Status {
         workload_term: None,
         released_term: None,
         contact_due: None,
+        lease: LeaseView { read_within: ms(10_000), ..LeaseView::default() },
         store,
     }
 }
@@ -87,6 +88,16 @@ pub fn holder(name: &str, address: Option<&str>, term: u64) -> Option<Holder> {
         peer: None,
     };
     Some(Holder { candidate: Arc::new(candidate), term })
+}
+
+/// Returns the renewals of a holder that the store shows: the last one now, the next overdue after 7 s, the
+/// end of the lease after 15 s.
+pub fn renewals() -> Option<Renewals> {
+    let mut renewals = Renewals::first(now(), ms(7_000));
+    renewals.by_store = true;
+    renewals.last = Some((now(), Duration::ZERO));
+    renewals.end = Some((now(), ms(15_000)));
+    Some(renewals)
 }
 
 /// Returns the health of a store that has failed `failures` times in a row since its last answer.
@@ -114,6 +125,7 @@ pub fn candidate(name: &str, state: &str) -> CandidateEntry {
         connected: true,
         contact_ms_ago: 0,
         heir: false,
+        gone: false,
     }
 }
 
