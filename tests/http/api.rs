@@ -272,7 +272,7 @@ async fn the_status_document_has_its_fields_and_no_others() {
         "last_holder": null, "leaderless_ms": null, "lease_held": false, "activation": null,
         "can_take_over": false,
         "store": {"kind": "azure", "url": "https://acct.blob.core.windows.net/box/orders", "last_success_ms_ago": 412,
-            "failures": 2, "last_error": "no route"},
+            "failures": 2, "last_error": "no route", "moved_to": null},
         "drain_remaining_ms": null, "protected_for_ms": null, "hold_off_remaining_ms": null, "successor": null,
         "health": null, "maintenance": null, "route": null, "transitions": [], "warnings": [],
         "version": env!("CARGO_PKG_VERSION"),
