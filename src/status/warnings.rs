@@ -95,6 +95,7 @@ mod tests {
             connected,
             contact_ms_ago: 0,
             heir: false,
+            gone: false,
         }
     }
 
