@@ -54,6 +54,7 @@ mod zookeeper;
 
 pub use admin::Admin;
 pub use azure::{AzureCredential, AzureSettings};
+pub(crate) use azure::{AzureSecret, SecretForm, shown};
 pub use command_line::CommandLine;
 pub use consul::ConsulSettings;
 pub(crate) use endpoint::is_loopback;

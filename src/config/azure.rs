@@ -6,22 +6,34 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use url::{Host, Url};
+use url::Url;
 
-use super::endpoint;
+use super::endpoint::{below, is_remote_plain_http};
 use super::environment::Environment;
-use super::faults::{Fault, Problem, Source, without_secrets};
-use super::lock_url::below;
-use super::secret::{self, SecretSource};
+use super::faults::{Fault, Problem, Source, Warning, without_secrets};
+use super::reader::Reader;
+use super::secret::{SecretSource, given};
 use super::store_url::DEVELOPMENT_ACCOUNT;
 use super::table::AZURE_CREDENTIALS;
+use super::values;
+
+mod connection_string;
+mod endpoint;
+mod secret;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use secret::{AzureSecret, SecretForm, shown};
+use secret::{Place, ReadSecret};
 
 /// Settings of `azure:`.
 #[derive(Clone, Debug)]
 pub struct AzureSettings {
     /// The endpoint of the account, without a trailing slash.
     pub endpoint: Url,
-    /// The name of the account.
+    /// Whether `azure-endpoint` was given, which may be the endpoint of another account.
+    pub is_endpoint_given: bool,
+    /// The account in `store`.
     pub account: String,
     /// The container.
     pub container: String,
@@ -49,10 +61,24 @@ impl AzureSettings {
         below(&self.container_url(), name)
     }
 
-    /// Returns the URL of the blob with the lease and the record, without any secret.
+    /// Returns the URL of the blob with the lease and the record, without any secret. It follows
+    /// from `store`, `azure-endpoint`, `azure-blob-prefix` and `election`; no secret changes it.
     #[must_use]
     pub fn lock_url(&self) -> Url {
         self.blob_url(&self.blob)
+    }
+
+    /// Reads a secret, which must be for this account and endpoint.
+    ///
+    /// # Errors
+    /// Returns all that is wrong, as the ends of sentences about the secret.
+    pub(crate) fn read_secret(
+        &self,
+        form: SecretForm,
+        text: &str,
+    ) -> Result<ReadSecret, Vec<Problem>> {
+        let Self { endpoint, account, is_endpoint_given, .. } = self;
+        Place { account, endpoint, is_given: *is_endpoint_given }.read(form, text)
     }
 }
 
@@ -89,41 +115,161 @@ pub enum AzureCredential {
     AzureCli,
 }
 
+impl AzureCredential {
+    /// Returns the source of a secret; `None` for a sign-in.
+    pub(crate) fn secret(&self) -> Option<(SecretForm, &SecretSource)> {
+        match self {
+            Self::ConnectionString(source) => Some((SecretForm::ConnectionString, source)),
+            Self::Key(source) => Some((SecretForm::Key, source)),
+            Self::Sas(source) => Some((SecretForm::Sas, source)),
+            _ => None,
+        }
+    }
+}
+
+/// The domain of the public cloud.
+const PUBLIC_DOMAIN: &str = "core.windows.net";
+
 /// Azurite's key, which Microsoft documents; it is not secret.
 const DEVELOPMENT_KEY: &str =
     "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==";
 
 /// Returns the default endpoint of an account.
-pub(super) fn default_endpoint(account: &str) -> Option<Url> {
+fn default_endpoint(account: &str) -> Option<Url> {
     let text = if account == DEVELOPMENT_ACCOUNT {
         format!("http://127.0.0.1:10000/{DEVELOPMENT_ACCOUNT}")
     } else {
-        format!("https://{account}.blob.core.windows.net")
+        format!("https://{account}.blob.{PUBLIC_DOMAIN}")
     };
     Url::parse(&text).ok()
 }
 
 /// Parses the endpoint of an account. Plain http is allowed beyond loopback only if `insecure`.
 pub(super) fn endpoint(text: &str, insecure: bool) -> Result<Url, Problem> {
-    const WRITE: &str = "write https://ACCOUNT.blob.DOMAIN, or http://127.0.0.1:10000/ACCOUNT for \
-                         Azurite";
-    const SECRETS: &str = "pass credentials in the environment, such as AZURE_STORAGE_SAS_TOKEN";
-    let url = endpoint::read(text, WRITE, SECRETS)?;
-    let is_address = !matches!(url.host(), Some(Host::Domain(_)));
-    if is_address && url.path() == "/" {
-        return Err(Problem::new(
-            "names no account in its host or its path",
-            format!("write {}/ACCOUNT", text.trim_end_matches('/')),
-        ));
+    let url = endpoint::read(text)?;
+    match !insecure && is_remote_plain_http(&url) {
+        true => Err(Problem::new(PLAIN, ALLOW)),
+        false => Ok(url),
     }
-    if !insecure && endpoint::is_remote_plain_http(&url) {
-        return Err(Problem::new(
-            "is plain http to another machine: anyone on the network path can read and change \
-             everything",
-            "write https://…, or allow it with --azure-insecure-http",
-        ));
+}
+
+const PLAIN: &str = "is plain http to another machine: anyone on the network path can read and \
+                     change everything";
+const ALLOW: &str = "write https://…, or allow it with --azure-insecure-http";
+
+/// The settings that say where the lock is, besides `store` and `election`; `None` after a fault.
+pub(super) struct AzureGiven {
+    endpoint: Option<Option<Url>>,
+    prefix: Option<Option<String>>,
+    insecure: bool,
+}
+
+impl Reader<'_> {
+    /// Reads the settings that are judged whatever the store is.
+    pub(super) fn azure_given(&mut self) -> AzureGiven {
+        // An invalid switch is a fault of its own, and must not cause one of the endpoint.
+        let insecure = self.one("azure-insecure-http", values::switch).unwrap_or(true);
+        let endpoint = self.optional("azure-endpoint", |it| endpoint(it, insecure));
+        let prefix = self.optional("azure-blob-prefix", values::blob_prefix);
+        AzureGiven { endpoint, prefix, insecure }
     }
-    Ok(url)
+
+    /// Reads the settings of an account.
+    pub(super) fn azure(
+        &mut self,
+        account: String,
+        container: String,
+        given: AzureGiven,
+        election: Option<&str>,
+        request_timeout: Option<Duration>,
+    ) -> Option<AzureSettings> {
+        let faults = &mut self.layers.faults;
+        let credential = credential(&account, self.environment, faults);
+        let (proxy, no_proxy) = proxy(self.environment, faults);
+        let endpoint = self.azure_endpoint(&account, &credential, &given)?;
+        let (is_endpoint_given, election) = (given.endpoint?.is_some(), election?);
+        Some(AzureSettings {
+            endpoint,
+            is_endpoint_given,
+            account,
+            container,
+            blob: match given.prefix? {
+                Some(prefix) => format!("{prefix}/{election}"),
+                None => election.to_owned(),
+            },
+            credential,
+            request_timeout: request_timeout?,
+            proxy,
+            no_proxy,
+        })
+    }
+
+    /// Returns the endpoint of the lock, and judges the secret by it if there is one.
+    fn azure_endpoint(
+        &mut self,
+        account: &str,
+        credential: &AzureCredential,
+        given: &AzureGiven,
+    ) -> Option<Url> {
+        let value = match credential.secret() {
+            Some((form, SecretSource::Value(text))) => Some((form, text)),
+            _ => None,
+        };
+        // A container of Azurite has a name of its own in each setup, which only the string says.
+        let named = value.filter(|_| account == DEVELOPMENT_ACCOUNT).and_then(azurite);
+        let usual = default_endpoint(account)?;
+        let setting = given.endpoint.as_ref().and_then(Option::as_ref);
+        let endpoint = setting.or(named.as_ref()).unwrap_or(&usual);
+        // With a fault in the setting, the secret is judged by itself.
+        let is_given = given.endpoint.as_ref().is_none_or(Option::is_some);
+        let place = Place { account, endpoint, is_given };
+        if let Some((form, text)) = value {
+            let mut problems = place.read(form, text).err().unwrap_or_default();
+            if !is_given && !given.insecure && is_remote_plain_http(endpoint) {
+                let problem = format!("names the endpoint {}, which {PLAIN}", shown(endpoint));
+                problems.push(Problem::new(problem, ALLOW));
+            }
+            let name = form.variable();
+            let fault = |it| Fault::new(name, None, Source::Variable(name.to_owned()), it);
+            self.layers.faults.extend(problems.into_iter().map(fault));
+        } else if credential.secret().is_none() && is_remote_plain_http(endpoint) {
+            let problem = "is plain http to another machine, and a token is never sent over it";
+            let remedy = "write https://…, or sign in with a key or a signature";
+            let source = self.source("azure-endpoint");
+            let problem = Problem::new(problem, remedy);
+            self.fault("azure-endpoint", Some(shown(endpoint)), source, problem);
+        }
+        self.warnings.extend(apart(&place, &usual));
+        Some(endpoint.clone())
+    }
+}
+
+/// Returns the endpoint that a connection string names for Azurite.
+fn azurite((form, text): (SecretForm, &String)) -> Option<Url> {
+    let text = secret::bare(text, form).ok().filter(|_| form == SecretForm::ConnectionString)?;
+    let read = connection_string::parse(text).ok()?;
+    (read.account == DEVELOPMENT_ACCOUNT).then_some(read.endpoint)
+}
+
+/// Warns of a lock that is elsewhere than `store` alone says.
+fn apart(place: &Place<'_>, usual: &Url) -> Option<Warning> {
+    let (endpoint, account) = (shown(place.endpoint), place.account());
+    let problem = if account != place.account {
+        format!(
+            "it is the endpoint of the account {account}, but --store names {}: the lock is at \
+             {endpoint}",
+            place.account
+        )
+    } else if !place.is_given && place.endpoint != usual {
+        format!(
+            "it is not set, and the connection string names {endpoint}: an instance whose string \
+             names another has a lock of its own"
+        )
+    } else {
+        return None;
+    };
+    let remedy = format!("set azure-endpoint to {endpoint} for every instance");
+    Some(Warning { subject: "azure-endpoint", problem, remedy })
 }
 
 /// Chooses the credential, in the order of preference.
@@ -131,7 +277,7 @@ pub(super) fn endpoint(text: &str, insecure: bool) -> Result<Url, Problem> {
 /// Whether a machine has a managed identity can only be determined by a request to its endpoint. It
 /// is assumed to have one unless the Azure CLI is logged in and nothing indicates a managed
 /// identity: an endpoint or a client id in the environment, a pod, an Azure virtual machine.
-pub(super) fn credential(
+fn credential(
     account: &str,
     environment: &Environment,
     faults: &mut Vec<Fault>,
@@ -140,7 +286,7 @@ pub(super) fn credential(
     let makes: [Make; 3] =
         [AzureCredential::ConnectionString, AzureCredential::Key, AzureCredential::Sas];
     // All are read before one is chosen, so that every fault is reported.
-    let found = AZURE_CREDENTIALS.map(|name| secret::given(name, environment, faults));
+    let found = AZURE_CREDENTIALS.map(|name| given(name, environment, faults));
     if let Some(credential) = found.into_iter().zip(makes).find_map(|(it, make)| it.map(make)) {
         return credential;
     }
@@ -187,10 +333,7 @@ fn has_cli_sign_in(environment: &Environment) -> bool {
 }
 
 /// Returns the proxy for https and its exceptions.
-pub(super) fn proxy(
-    environment: &Environment,
-    faults: &mut Vec<Fault>,
-) -> (Option<String>, Option<String>) {
+fn proxy(environment: &Environment, faults: &mut Vec<Fault>) -> (Option<String>, Option<String>) {
     let either = |names: [&'static str; 2]| {
         names.into_iter().find_map(|name| environment.get(name).map(|it| (name, it)))
     };
@@ -207,125 +350,4 @@ pub(super) fn proxy(
     }
     let no_proxy = either(["NO_PROXY", "no_proxy"]);
     (proxy.map(|(_, it)| it.to_owned()), no_proxy.map(|(_, it)| it.to_owned()))
-}
-
-#[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-
-    fn picked(variables: &[(&str, &str)]) -> (String, Vec<Fault>) {
-        let mut faults = Vec::new();
-        let credential =
-            credential("acct", &Environment::of(variables.iter().copied()), &mut faults);
-        (format!("{credential:?}"), faults)
-    }
-
-    #[test]
-    fn credentials_are_chosen_in_the_documented_order() {
-        let home = tempfile::tempdir().unwrap();
-        std::fs::create_dir(home.path().join(".azure")).unwrap();
-        std::fs::write(home.path().join(".azure/azureProfile.json"), "{}").unwrap();
-        let mut variables = vec![
-            ("HOME", home.path().to_str().unwrap()),
-            ("IDENTITY_ENDPOINT", "http://127.0.0.1"),
-            ("AZURE_FEDERATED_TOKEN_FILE", "/token"),
-            ("AZURE_STORAGE_SAS_TOKEN", "sas"),
-            ("AZURE_STORAGE_KEY_FILE", "/key"),
-            ("AZURE_STORAGE_CONNECTION_STRING", "string"),
-            ("AZURE_TENANT_ID", "tenant"),
-            ("AZURE_CLIENT_ID", "client"),
-        ];
-        for (expected, next) in [
-            ("ConnectionString(Value(…))", "AZURE_STORAGE_CONNECTION_STRING"),
-            ("Key(File(\"/key\"))", "AZURE_STORAGE_KEY_FILE"),
-            ("Sas(Value(…))", "AZURE_STORAGE_SAS_TOKEN"),
-            ("WorkloadIdentity", "AZURE_FEDERATED_TOKEN_FILE"),
-            ("ManagedIdentity { client_id: Some(\"client\"), assumed: false }", "AZURE_CLIENT_ID"),
-            ("ManagedIdentity { client_id: None, assumed: false }", "IDENTITY_ENDPOINT"),
-            ("AzureCli", "HOME"),
-            ("ManagedIdentity { client_id: None, assumed: true }", ""),
-        ] {
-            let (credential, faults) = picked(&variables);
-            assert!(credential.starts_with(expected), "{expected}: {credential}");
-            assert_eq!(faults, []);
-            variables.retain(|(name, _)| *name != next);
-        }
-    }
-
-    #[test]
-    fn a_secret_given_twice_is_a_fault_that_shows_no_secret() {
-        let (_, faults) =
-            picked(&[("AZURE_STORAGE_KEY", "hidden"), ("AZURE_STORAGE_KEY_FILE", "/key")]);
-        let text = super::super::Faults(faults).to_string();
-        assert!(text.contains("set twice") && !text.contains("hidden"), "{text}");
-    }
-
-    #[test]
-    fn workload_identity_without_client_and_tenant_is_two_faults() {
-        let (_, faults) = picked(&[("AZURE_FEDERATED_TOKEN_FILE", "/token")]);
-        let names: Vec<_> = faults.iter().map(|it| it.setting.as_str()).collect();
-        assert_eq!(names, ["AZURE_CLIENT_ID", "AZURE_TENANT_ID"]);
-    }
-
-    #[test]
-    fn the_account_of_azurite_means_its_default_address_and_key() {
-        let endpoint = default_endpoint(DEVELOPMENT_ACCOUNT).unwrap();
-        assert_eq!(endpoint.as_str(), "http://127.0.0.1:10000/devstoreaccount1");
-        let credential =
-            credential(DEVELOPMENT_ACCOUNT, &Environment::of([("", "")]), &mut Vec::new());
-        assert!(
-            matches!(credential, AzureCredential::Key(SecretSource::Value(it)) if it == DEVELOPMENT_KEY)
-        );
-    }
-
-    #[test]
-    fn plain_http_stays_on_this_machine_unless_allowed() {
-        for near in ["http://127.0.0.1:1/a", "http://[::1]:1/a", "http://localhost:1/a"] {
-            assert!(endpoint(near, false).is_ok(), "{near}");
-        }
-        let far = "http://azurite.test:10000/a/";
-        assert!(endpoint(far, false).unwrap_err().remedy.contains("--azure-insecure-http"));
-        assert_eq!(endpoint(far, true).unwrap().as_str(), "http://azurite.test:10000/a");
-        for bad in [
-            "ftp://a/b",
-            "https://",
-            "x",
-            "https://u:p@h",
-            "https://h/?sig=x",
-            "http://127.0.0.1:1",
-        ] {
-            assert!(endpoint(bad, true).is_err(), "{bad}");
-        }
-    }
-
-    #[test]
-    fn an_endpoint_never_ends_with_a_slash() {
-        for text in
-            ["https://h/a", "https://h/a/", "https://h/a//", "https://h/a//.", "https://h/a/b/.."]
-        {
-            assert_eq!(endpoint(text, false).unwrap().as_str(), "https://h/a", "{text}");
-        }
-        assert_eq!(endpoint("https://h//.", false).unwrap().as_str(), "https://h/");
-    }
-
-    #[test]
-    fn a_proxy_variable_has_either_case_and_must_be_valid() {
-        let mut faults = Vec::new();
-        let environment = Environment::of([("https_proxy", "proxy:3128"), ("NO_PROXY", "a,b")]);
-        let (proxy_url, no_proxy) = proxy(&environment, &mut faults);
-        assert_eq!((proxy_url.as_deref(), no_proxy.as_deref()), (Some("proxy:3128"), Some("a,b")));
-        assert_eq!(faults, []);
-        proxy(&Environment::of([("HTTPS_PROXY", "http://me:hidden@:x")]), &mut faults);
-        let text = super::super::Faults(faults).to_string();
-        assert!(text.contains("not the address") && !text.contains("hidden"), "{text}");
-    }
-
-    proptest! {
-        #[test]
-        fn no_endpoint_panics(text in "(https?://)?.{0,60}", insecure: bool) {
-            let _ = endpoint(&text, insecure);
-        }
-    }
 }

@@ -37,6 +37,15 @@ pub(super) fn is_remote_plain_http(url: &Url) -> bool {
     url.scheme() == "http" && !is_loopback(url)
 }
 
+/// Returns the URL of what is below another, with one path segment for each part between slashes.
+pub(super) fn below(url: &Url, name: &str) -> Url {
+    let mut url = url.clone();
+    if let Ok(mut segments) = url.path_segments_mut() {
+        segments.pop_if_empty().extend(name.split('/'));
+    }
+    url
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -6,6 +6,7 @@ use std::fmt;
 
 use url::Url;
 
+use super::endpoint::below;
 use super::kubernetes::KubernetesSettings;
 use super::mongodb::MongoSettings;
 use super::postgres::PostgresSettings;
@@ -52,15 +53,6 @@ impl fmt::Display for StoreSettings {
             Self::Memory => StoreUrl::Memory.fmt(f),
         }
     }
-}
-
-/// Returns the URL of what is below another, with one path segment for each part between slashes.
-pub(super) fn below(url: &Url, name: &str) -> Url {
-    let mut url = url.clone();
-    if let Ok(mut segments) = url.path_segments_mut() {
-        segments.pop_if_empty().extend(name.split('/'));
-    }
-    url
 }
 
 /// Returns the URL of the server of a bucket, whose name may be in the host or in the path.

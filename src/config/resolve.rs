@@ -4,9 +4,6 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use url::Url;
-
-use super::azure::{self, AzureSettings};
 use super::duration;
 use super::environment::{DefaultDirectory, Environment};
 use super::faults::{Faults, Problem, Source, Warning};
@@ -232,10 +229,7 @@ impl Reader<'_> {
         request_timeout: Option<Duration>,
         cluster: &Cluster,
     ) -> Option<StoreSettings> {
-        // An invalid switch is a fault of its own, and must not cause one of the endpoint.
-        let insecure = self.one("azure-insecure-http", values::switch).unwrap_or(true);
-        let endpoint = self.optional("azure-endpoint", |it| azure::endpoint(it, insecure));
-        let prefix = self.optional("azure-blob-prefix", values::blob_prefix);
+        let azure = self.azure_given();
         let servers = url.as_ref().and_then(|it| it.as_ref()?.addresses());
         let s3 = self.s3_given(matches!(url, Some(Some(StoreUrl::S3 { .. }))));
         let plain_s3: Vec<_> = s3.plain_address().into_iter().collect();
@@ -283,39 +277,10 @@ impl Reader<'_> {
             Some(StoreUrl::Memory) => Some(StoreSettings::Memory),
             Some(StoreUrl::File(directory)) => Some(file(directory, false, election?)),
             Some(StoreUrl::Azure { account, container }) => {
-                let place = (endpoint, prefix, election);
-                self.azure(account, container, place, request_timeout)
+                let it = self.azure(account, container, azure, election, request_timeout);
+                it.map(|it| StoreSettings::Azure(Box::new(it)))
             }
         }
-    }
-
-    /// Reads the settings of Azure; the place is the endpoint, the prefix and the election.
-    fn azure(
-        &mut self,
-        account: String,
-        container: String,
-        place: (Option<Option<Url>>, Option<Option<String>>, Option<&str>),
-        request_timeout: Option<Duration>,
-    ) -> Option<StoreSettings> {
-        let (endpoint, prefix, election) = place;
-        let faults = &mut self.layers.faults;
-        let credential = azure::credential(&account, self.environment, faults);
-        let (proxy, no_proxy) = azure::proxy(self.environment, faults);
-        let endpoint = endpoint?.or_else(|| azure::default_endpoint(&account))?;
-        let election = election?;
-        Some(StoreSettings::Azure(Box::new(AzureSettings {
-            endpoint,
-            account,
-            container,
-            blob: match prefix? {
-                Some(prefix) => format!("{prefix}/{election}"),
-                None => election.to_owned(),
-            },
-            credential,
-            request_timeout: request_timeout?,
-            proxy,
-            no_proxy,
-        })))
     }
 
     fn default_store(&mut self, election: Option<&str>) -> Option<StoreSettings> {

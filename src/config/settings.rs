@@ -9,6 +9,7 @@ use super::admin::Admin;
 use super::azure::{AzureCredential, AzureSettings};
 use super::consul::ConsulSettings;
 use super::duration;
+use super::endpoint::is_loopback;
 use super::etcd::EtcdSettings;
 use super::gcs::GcsSettings;
 use super::health::{Health, Probe};
@@ -184,8 +185,11 @@ impl StoreSettings {
                 let whose = if *is_private { "this user's processes" } else { "processes" };
                 format!("{whose} on this host that use {self}")
             }
-            Self::Azure(_)
-            | Self::Kubernetes(_)
+            Self::Azure(it) => {
+                let whose = if is_loopback(&it.endpoint) { "on this host" } else { "on any host" };
+                format!("instances {whose} that use {self}")
+            }
+            Self::Kubernetes(_)
             | Self::Consul(_)
             | Self::Etcd(_)
             | Self::Postgres(_)

@@ -351,7 +351,8 @@ fn kubernetes(rest: &str) -> Result<StoreUrl, Problem> {
     Ok(StoreUrl::Kubernetes { namespace: namespace.map(str::to_owned), name: name.to_owned() })
 }
 
-fn is_account(name: &str) -> bool {
+/// Returns whether an account of Azure can have this name.
+pub(super) fn is_account(name: &str) -> bool {
     (3..=24).contains(&name.len())
         && name.bytes().all(|it| it.is_ascii_lowercase() || it.is_ascii_digit())
 }

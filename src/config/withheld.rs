@@ -139,7 +139,7 @@ mod tests {
     #[test]
     fn every_secret_of_the_store_in_use_is_withheld_and_no_other() {
         for &(url, names) in SECRETS {
-            let all = SECRETS.iter().flat_map(|it| it.1).map(|it| (*it, "hidden"));
+            let all = SECRETS.iter().flat_map(|it| it.1).map(|it| (*it, "hiddenhidden"));
             let all = all.chain([("ZOOKEEPER_AUTH", "digest:me:hidden")]);
             let others = [("TENURE_ELECTION", "orders"), ("AWS_REGION", "eu-west-1")];
             let environment = Environment::of(all.chain(SETTINGS).chain(others));

@@ -33,7 +33,6 @@ use crate::lease::{
 mod access;
 mod auth;
 mod breaking;
-mod connection_string;
 mod credential;
 mod doctor;
 mod errors;
@@ -96,7 +95,6 @@ impl Azure {
                 except: settings.no_proxy.as_deref(),
             }
         };
-        // A connection string may name another https endpoint.
         let tls = settings.endpoint.scheme() == "https";
         let resolver = Resolver::default();
         let transport = transport::client(route, tls, &resolver).map_err(StoreError::Unknown)?;

@@ -14,7 +14,6 @@ use sidecar::Sidecar;
 
 #[test]
 fn fault_36_each_kind_of_invalid_setting_exits_with_2_and_a_remedy() {
-    type Case<'a> = (&'a [&'a str], &'a [(&'a str, &'a str)], &'a [&'a str]);
     let cases: &[Case<'_>] = &[
         (&["--election", "A B"], &[], &["election = \"A B\" (flag --election)", "such as a-b"]),
         (&["--identity", "ä"], &[], &["identity", "printable ASCII"]),
@@ -51,6 +50,13 @@ fn fault_36_each_kind_of_invalid_setting_exits_with_2_and_a_remedy() {
         (&["--config", "/nonexistent.toml"], &[], &["config", "cannot be read"]),
         (&["--config", "/dev/null"], &[], &["config", ".toml, .yaml or .yml"]),
     ];
+    each_is_a_fault(cases);
+}
+
+/// Flags, variables and words of the message.
+type Case<'a> = (&'a [&'a str], &'a [(&'a str, &'a str)], &'a [&'a str]);
+
+fn each_is_a_fault(cases: &[Case]) {
     for (arguments, variables, words) in cases {
         let arguments: Vec<_> = ["run"].iter().chain(*arguments).copied().collect();
         let ran = run_verb(&arguments, variables);
@@ -62,6 +68,63 @@ fn fault_36_each_kind_of_invalid_setting_exits_with_2_and_a_remedy() {
         }
         assert!(ran.out.is_empty() && !ran.err.contains("hidden"), "{}{}", ran.out, ran.err);
     }
+}
+
+#[test]
+fn fault_36_a_secret_of_azure_that_can_never_work_exits_with_2_and_names_its_part() {
+    each_is_a_fault(&[
+        (
+            &["--store", "azure://acct/box"],
+            &[("AZURE_STORAGE_KEY", "hidden*")],
+            &["AZURE_STORAGE_KEY (variable AZURE_STORAGE_KEY)", "is not valid base64", "copy the"],
+        ),
+        (
+            &["--store", "azure://acct/box"],
+            &[("AZURE_STORAGE_CONNECTION_STRING", "AcountName=acct;AccountKey=hiddenhidden")],
+            &["has a part AcountName", "did you mean AccountName?"],
+        ),
+        (
+            &["--store", "azure://acct/box"],
+            &[(
+                "AZURE_STORAGE_CONNECTION_STRING",
+                "BlobEndpoint=https://other.blob.core.windows.net/;SharedAccessSignature=sv=1&sig=hidden",
+            )],
+            &["is for the account other, but --store names acct"],
+        ),
+        (
+            &["--store", "azure://devstoreaccount1/box"],
+            &[(
+                "AZURE_STORAGE_CONNECTION_STRING",
+                "UseDevelopmentStorage=true;DevelopmentStorageProxyUri=http://azurite",
+            )],
+            &[
+                "http://azurite:10000/devstoreaccount1, which is plain http",
+                "--azure-insecure-http",
+            ],
+        ),
+        (
+            &[
+                "--store",
+                "azure://acct/box",
+                "--azure-endpoint",
+                "https://acct.queue.core.windows.net",
+            ],
+            &[("AZURE_STORAGE_KEY", "hiddenhidden")],
+            &["azure-endpoint = ", "queues, not of blobs", "https://acct.blob.core.windows.net"],
+        ),
+        (
+            &[
+                "--store",
+                "azure://acct/box",
+                "--azure-endpoint",
+                "http://far.test/acct",
+                "--azure-insecure-http",
+                "true",
+            ],
+            &[],
+            &["azure-endpoint = ", "a token is never sent over it"],
+        ),
+    ]);
 }
 
 #[test]

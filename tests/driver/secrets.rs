@@ -1,6 +1,8 @@
 //! Secrets in the log: the trace-level log of a full run on Azurite contains none.
 
+use testkit::azure::account::Account;
 use testkit::azure::azurite;
+use testkit::azure::blob_server::{self, Proof};
 use testkit::processes::process;
 
 use std::time::Duration;
@@ -109,4 +111,76 @@ async fn fault_39_a_secret_file_that_turns_into_a_fifo_or_a_gibibyte_stops_no_re
         let renewed = status["store"]["last_success_ms_ago"].as_u64()? < 2_000;
         (renewed && status["term"] == term && leader.is_leader()).then_some(())
     });
+}
+
+#[test]
+fn fault_52_a_secret_file_of_another_account_or_endpoint_moves_nobody_to_another_lock() {
+    let (account, other) = (Account::by_the_tables(), Account::by_the_tables());
+    for it in [&account, &other] {
+        drop(it.cluster(&[]));
+        it.tables().take_log();
+    }
+    let settings = account.tables().settings("locks", "orders");
+    let [here, elsewhere] =
+        [&account, &other].map(|it| it.tables().settings("locks", "orders").endpoint.to_string());
+    let key = |key: &str| format!("AccountName=devstoreaccount1;AccountKey={key}");
+    let at = |endpoint: &str, it: &str| format!("{};BlobEndpoint={endpoint}", key(it));
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("string");
+    let replace = |text: &str| {
+        let aside = directory.path().join("aside");
+        std::fs::write(&aside, text).unwrap();
+        std::fs::rename(&aside, &file).unwrap();
+    };
+    replace(&at(&here, blob_server::KEY));
+    let store = format!("azure://{}/{}", settings.account, settings.container);
+    let arguments = ["--store", &store, "--election", "orders", "--azure-endpoint", &here];
+    let variables = [("AZURE_STORAGE_CONNECTION_STRING_FILE", file.to_str().unwrap())];
+    let leader = Process::run("leader", &arguments, &variables);
+    until(Duration::from_secs(30), "it leads", || leader.is_leader().then_some(()));
+    let standby = Process::run("standby", &arguments, &variables);
+    let is_in = |it: &Process, state: &str| (it.state()? == state).then_some(());
+    until(Duration::from_secs(30), "the other stands by", || is_in(&standby, "standby"));
+    let before = leader.status().unwrap();
+
+    let sas = "SharedAccessSignature=sv=2023-11-03&sig=x";
+    let contents = [
+        (at(&elsewhere, blob_server::KEY), "now means the endpoint"),
+        (
+            format!("BlobEndpoint=https://acct.blob.core.windows.net;{sas}"),
+            "is for the account acct",
+        ),
+        (key(blob_server::KEY), "now means the endpoint http://127.0.0.1:10000/devstoreaccount1"),
+        (String::new(), "is empty"),
+    ];
+    for (count, (text, words)) in (1..).zip(&contents) {
+        replace(text);
+        for it in [&leader, &standby] {
+            until(Duration::from_secs(30), words, || it.log().contains(words).then_some(()));
+            let log = it.log();
+            let warned = log.lines().filter(|it| it.contains("stays in use"));
+            assert_eq!(warned.count(), count, "one warning for each: {log}");
+            assert!(!log.contains(blob_server::KEY), "no secret: {log}");
+        }
+    }
+    // The file is followed all the while: a key that was replaced in the account is used.
+    let second = "c2Vjb25kIGtleQ==";
+    account.tables().require(Proof::Key(second.to_owned()));
+    replace(&at(&here, second));
+    account.tables().take_log();
+    until(Duration::from_secs(30), "it renews with the new key", || {
+        account
+            .tables()
+            .take_log()
+            .iter()
+            .any(|it| it.op == "renew" && it.status == 200)
+            .then_some(())
+    });
+    until(Duration::from_secs(30), "the other stands by", || is_in(&standby, "standby"));
+    let after = leader.status().unwrap();
+    for member in ["role", "term"] {
+        assert_eq!(after[member], before[member]);
+    }
+    assert_eq!(after["store"]["url"], before["store"]["url"]);
+    assert!(other.tables().take_log().is_empty(), "nobody went elsewhere");
 }

@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use azurite::Azurite;
 use bids::{A, bid, leading, open, soon};
-use blob_server::Fault;
+use blob_server::{BlobServer, Fault};
+use tenure::config::{AzureCredential, SecretSource};
 use tenure::store::{Finding, LeaseAdmin, LeaseStore, Verdict};
 
 fn verdicts(findings: &[Finding]) -> String {
@@ -31,7 +32,8 @@ async fn a_healthy_account_has_no_findings_on_azurite() {
     let findings = soon(store.examine()).await;
     let found = verdicts(&findings);
     assert!(findings.iter().all(|it| it.verdict == Verdict::Passed), "{found}");
-    assert!(found.contains("locks/orders: term 1000, never held, lease leased"), "{found}");
+    let blob = format!("lock blob: Passed {}/locks/orders: term 1000", azurite.endpoint);
+    assert!(found.contains(&blob) && found.contains("never held, lease leased"), "{found}");
     soon(store.renew(&bid(A))).await.expect("the lease was left alone");
 }
 
@@ -80,10 +82,8 @@ async fn each_problem_of_an_account_is_reported() {
     assert!(found.contains("clock skew: Failed the clock of this host is 99"), "{found}");
     server.put("locks", "foreign", 3, &[]);
     let found = verdicts(&soon(open(server.settings("locks", "foreign")).examine()).await);
-    assert!(
-        found.contains("lock blob: Failed the blob locks/foreign was not written by Tenure"),
-        "{found}"
-    );
+    let blob = format!("lock blob: Failed the blob {}/locks/foreign was not", server.endpoint);
+    assert!(found.contains(&blob), "{found}");
 
     let mut settings = server.settings("locks", "orders");
     settings.endpoint = "http://no-such-account.invalid".parse().expect("a URL");
@@ -93,4 +93,25 @@ async fn each_problem_of_an_account_is_reported() {
         "{found}"
     );
     assert_eq!(found.matches("Skipped").count(), 9, "{found}");
+}
+
+#[tokio::test]
+async fn a_secret_in_a_file_is_judged_before_the_network_is_used() {
+    let server = BlobServer::start().await;
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("string");
+    for (text, words) in [
+        ("AccountName=other;AccountKey=a2V5", "is for the account other"),
+        ("AcountName=devstoreaccount1;AccountKey=a2V5", "did you mean AccountName?"),
+        ("", "is empty"),
+    ] {
+        std::fs::write(&file, text).unwrap();
+        let mut settings = server.settings("locks", "orders");
+        settings.credential = AzureCredential::ConnectionString(SecretSource::File(file.clone()));
+        let found = verdicts(&soon(open(settings).examine()).await);
+        let line = found.lines().find(|it| it.starts_with("sign-in: Failed")).expect(&found);
+        assert!(line.contains(words) && line.contains(file.to_str().unwrap()), "{found}");
+        assert_eq!(found.matches("Skipped").count(), 9, "{found}");
+    }
+    assert!(server.take_log().is_empty(), "nothing was sent");
 }

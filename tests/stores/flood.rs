@@ -32,6 +32,7 @@ async fn fault_38_an_endless_answer_of_a_store_ends_with_its_request() {
     let key = SecretSource::Value("a2V5".to_owned());
     let azure = Azure::open(AzureSettings {
         endpoint: format!("{}acct", flood.url()).parse().unwrap(),
+        is_endpoint_given: true,
         account: "acct".to_owned(),
         container: "locks".to_owned(),
         blob: "orders".to_owned(),

@@ -7,7 +7,7 @@ const SECRET: &str = "hidden";
 
 /// Secrets of all stores, where their own clients look for them.
 const SECRETS: [(&str, &str); 14] = [
-    ("AZURE_STORAGE_KEY", SECRET),
+    ("AZURE_STORAGE_KEY", "hiddenhidden"),
     ("AZURE_STORAGE_SAS_TOKEN", "sv=2024-01-01&sig=hidden"),
     ("CONSUL_HTTP_TOKEN", SECRET),
     ("ETCD_USERNAME", SECRET),

@@ -91,7 +91,7 @@ fn settings_of_another_store_are_warned_of() {
         loaded.warnings.iter().map(|it| it.subject).collect()
     };
     let azure = [
-        ("azure-endpoint", "http://127.0.0.1:10000/a"),
+        ("azure-endpoint", "http://127.0.0.1:10000/acct"),
         ("azure-blob-prefix", "a"),
         ("azure-insecure-http", "true"),
     ];

@@ -4,6 +4,8 @@ use std::sync::Arc;
 
 use azure_core::credentials::Secret;
 
+use crate::config::AzureSecret;
+
 /// The proof of identity. `Debug` shows no part of it.
 #[derive(Clone)]
 pub(super) enum Proof {
@@ -20,6 +22,15 @@ pub(super) enum Proof {
     Token(Secret),
 }
 
+impl From<AzureSecret> for Proof {
+    fn from(secret: AzureSecret) -> Self {
+        match secret {
+            AzureSecret::Key { account, key } => Self::Key { account, key },
+            AzureSecret::Sas(pairs) => Self::Sas(pairs),
+        }
+    }
+}
+
 impl std::fmt::Debug for Proof {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
@@ -31,31 +42,6 @@ impl std::fmt::Debug for Proof {
 }
 
 impl Proof {
-    /// Parses an account key.
-    pub(super) fn key(account: &str, text: &str) -> Result<Self, String> {
-        let text = text.trim();
-        match azure_core::base64::decode(text) {
-            Ok(key) if !key.is_empty() => {
-                Ok(Self::Key { account: account.to_owned(), key: Secret::new(text.to_owned()) })
-            }
-            _ => Err("AccountKey is not valid base64: copy the whole key".to_owned()),
-        }
-    }
-
-    /// Parses a shared access signature, with or without its question mark.
-    pub(super) fn sas(text: &str) -> Result<Self, String> {
-        let text = text.trim().trim_start_matches('?');
-        let pairs: Vec<(String, String)> = url::form_urlencoded::parse(text.as_bytes())
-            .map(|(name, value)| (name.into_owned(), value.into_owned()))
-            .collect();
-        for wanted in ["sv", "sig"] {
-            if !pairs.iter().any(|(name, value)| name == wanted && !value.is_empty()) {
-                return Err(format!("the shared access signature has no {wanted}= parameter"));
-            }
-        }
-        Ok(Self::Sas(pairs.into()))
-    }
-
     /// Returns when a shared access signature expires, by its own parameter.
     pub(super) fn end(&self) -> Option<&str> {
         let Self::Sas(pairs) = self else { return None };

@@ -12,7 +12,7 @@ use super::auth::Proof;
 use super::token::{LARGEST_SECRET, READ_BOUND, SignIn};
 use super::transport::{self, ProxyRoute};
 use crate::clock;
-use crate::config::{AzureCredential, AzureSettings, SecretSource, is_loopback};
+use crate::config::{AzureCredential, AzureSettings, SecretForm, SecretSource, is_loopback, shown};
 use crate::files::{SmallFile, reason};
 use crate::http::resolver::Resolver;
 use crate::lease::{Cause, Failure};
@@ -33,22 +33,17 @@ pub(super) fn open(
 ) -> Result<Renewed<Access>, Failure> {
     let patience = settings.request_timeout;
     let made = Maker { settings: Arc::new(settings.clone()), transport: Arc::clone(transport) };
-    Ok(match &settings.credential {
-        AzureCredential::ConnectionString(SecretSource::Value(text))
-        | AzureCredential::Key(SecretSource::Value(text))
-        | AzureCredential::Sas(SecretSource::Value(text)) => {
-            Renewed::fixed(made.of_secret(text, "the settings"))
+    Ok(match settings.credential.secret() {
+        Some((form, SecretSource::Value(text))) => {
+            let read = made.read(form, text, "the settings");
+            Renewed::fixed(read.map(|(access, _)| access))
         }
-        AzureCredential::ConnectionString(SecretSource::File(path))
-        | AzureCredential::Key(SecretSource::File(path))
-        | AzureCredential::Sas(SecretSource::File(path)) => {
-            let named = made.named(path);
-            let what = format!("the read of {named}");
-            let file = SmallFile::new(path, LARGEST_SECRET);
-            let source = SecretFile { file, path: path.clone(), named, taken: None, made };
+        Some((form, SecretSource::File(path))) => {
+            let source = SecretFile::new(form, path, made);
+            let what = format!("the read of {}", source.named);
             Renewed::start(source, &what, AZURE, patience)
         }
-        _ => {
+        None => {
             let sign_in = sign_in(settings, resolver)?;
             let what = format!("the sign-in with {}", sign_in.name());
             let source = Token { sign_in, sessions: Sessions::new(AZURE), made };
@@ -103,68 +98,106 @@ struct Maker {
 }
 
 impl Maker {
-    /// Returns the variable of the secret.
-    fn variable(&self) -> &'static str {
-        match self.settings.credential {
-            AzureCredential::ConnectionString(_) => "AZURE_STORAGE_CONNECTION_STRING",
-            AzureCredential::Key(_) => "AZURE_STORAGE_KEY",
-            _ => "AZURE_STORAGE_SAS_TOKEN",
-        }
-    }
-
-    /// Names a secret file with the variable that set it.
-    fn named(&self, path: &Path) -> String {
-        format!("the secret file {}, set by {}_FILE", path.display(), self.variable())
-    }
-
-    /// Creates the clients from the text of a secret.
-    fn of_secret(&self, text: &str, source: &str) -> Result<Access, Failure> {
-        let (settings, transport) = (&self.settings, &self.transport);
-        let text = text.trim();
-        let access = match &settings.credential {
-            AzureCredential::ConnectionString(_) => Access::of(settings, transport, text),
-            AzureCredential::Key(_) => Proof::key(&settings.account, text)
-                .and_then(|proof| Access::new(settings, transport, proof)),
-            _ => Proof::sas(text).and_then(|proof| Access::new(settings, transport, proof)),
-        };
-        let name = self.variable();
-        access.map_err(|fault| Failure::new(Cause::Auth, format!("{name} from {source}: {fault}")))
+    /// Creates the clients from the text of a secret; returns too the endpoint that a connection
+    /// string means. `source` names where the text is from, for messages.
+    fn read(
+        &self,
+        form: SecretForm,
+        text: &str,
+        source: &str,
+    ) -> Result<(Access, Option<Url>), Failure> {
+        let read = self.settings.read_secret(form, text);
+        let made = read.map_err(|problems| {
+            problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("; and it ")
+        });
+        let made = made.and_then(|it| {
+            let access = Access::new(&self.settings, &self.transport, it.secret.into())?;
+            Ok((access, it.endpoint))
+        });
+        made.map_err(|fault| {
+            Failure::new(Cause::Auth, format!("{} from {source} {fault}", form.variable()))
+        })
     }
 }
 
 /// A secret in a file.
 struct SecretFile {
+    form: SecretForm,
     file: SmallFile,
     path: PathBuf,
     /// The file and its variable, for messages.
     named: String,
-    /// What was read last.
-    taken: Option<Vec<u8>>,
+    /// What was read last, and why it is not used.
+    taken: Option<(Vec<u8>, Option<Failure>)>,
+    /// The endpoint that the connection string in use means; `None` before the first secret.
+    used: Option<Option<Url>>,
     made: Maker,
+}
+
+impl SecretFile {
+    fn new(form: SecretForm, path: &Path, made: Maker) -> Self {
+        let file = SmallFile::new(path, LARGEST_SECRET);
+        let named = format!("the secret file {}, set by {}_FILE", path.display(), form.variable());
+        Self { form, file, path: path.to_owned(), named, taken: None, used: None, made }
+    }
+
+    /// Reads the contents, which must be for the same account and endpoint as those before.
+    fn admit(&mut self, bytes: &[u8]) -> Result<Access, Failure> {
+        let text = String::from_utf8_lossy(bytes);
+        let (access, means) = self.made.read(self.form, &text, &self.path.display().to_string())?;
+        let lock = &self.made.settings.endpoint;
+        if let (Some(Some(before)), Some(now)) = (&self.used, &means)
+            && now != before
+            && now != lock
+        {
+            let (lock, now) = (shown(lock), shown(now));
+            let message = format!(
+                "{} now means the endpoint {now}, but the lock is at {lock}: put a connection \
+                 string for that into it, or restart every instance with --azure-endpoint {now}",
+                self.named
+            );
+            return Err(Failure::new(Cause::Auth, message));
+        }
+        self.used = Some(means);
+        Ok(access)
+    }
+
+    /// Adds to a failure what is used instead.
+    fn refused(&self, mut failure: Failure) -> Failure {
+        if self.used.is_some() {
+            failure.message += "; the secret that was read before stays in use";
+        }
+        failure
+    }
 }
 
 #[async_trait]
 impl Source<Access> for SecretFile {
     async fn fetch(&mut self) -> (Result<Option<Access>, Failure>, Next) {
         let read = match self.file.read(READ_BOUND).await {
-            Ok(bytes) if self.taken.as_ref() == Some(&bytes) => Ok(None),
-            Ok(bytes) => {
-                let path = self.path.display().to_string();
-                if self.taken.is_some() {
-                    tracing::info!(file = path, "secret file reloaded");
+            Ok(bytes) if self.taken.as_ref().is_some_and(|(taken, _)| *taken == bytes) => {
+                match self.taken.as_ref().and_then(|(_, failure)| failure.clone()) {
+                    Some(failure) => Err(failure),
+                    None => Ok(None),
                 }
-                let access = self.made.of_secret(&String::from_utf8_lossy(&bytes), &path);
-                self.taken = Some(bytes);
+            }
+            Ok(bytes) => {
+                let is_first = self.used.is_none();
+                let access = self.admit(&bytes).map_err(|it| self.refused(it));
+                if access.is_ok() && !is_first {
+                    tracing::info!(file = %self.path.display(), "secret file reloaded");
+                }
+                self.taken = Some((bytes, access.as_ref().err().cloned()));
                 access.map(Some)
             }
             Err(error) => {
                 self.taken = None;
-                let (named, why, variable) = (&self.named, reason(&error), self.made.variable());
+                let (named, why, variable) = (&self.named, reason(&error), self.form.variable());
                 let message = format!(
                     "failed to read {named}: {why}; make it readable for this user, or set \
                      {variable}_FILE to another file"
                 );
-                Err(Failure::new(Cause::Auth, message))
+                Err(self.refused(Failure::new(Cause::Auth, message)))
             }
         };
         (read, Next::of_file())

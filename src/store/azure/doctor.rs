@@ -12,7 +12,6 @@ use azure_core::time::parse_rfc3339;
 use azure_storage_blob::BlobClient;
 use azure_storage_blob::models::{BlobClientAcquireLeaseOptions, BlobClientDeleteOptions};
 use time::OffsetDateTime;
-use tokio::net::lookup_host;
 use tokio::time::timeout;
 use url::Url;
 use uuid::Uuid;
@@ -25,6 +24,7 @@ use super::findings::{
 use super::{Azure, date, header, record};
 use crate::clock::{self, Moment};
 use crate::config::is_loopback;
+use crate::http::resolver::Resolver;
 use crate::lease::{LeaseId, Record, StoreError};
 use crate::store::Finding;
 use crate::store::finding::{Findings, TIMED, apart, of_timings};
@@ -37,11 +37,11 @@ const PATIENCE: Duration = Duration::from_secs(25);
 pub(super) async fn examine(store: &Azure) -> Vec<Finding> {
     let mut findings = Findings::new(&SUBJECTS);
     let access = patiently(store.credential.first()).await;
-    let endpoint = match &access {
-        Some(Ok(access)) => access.endpoint.clone(),
-        _ => store.settings.endpoint.clone(),
-    };
-    if reach(store, &endpoint, &mut findings).await
+    let is_secret = store.settings.credential.secret().is_some();
+    // A secret is judged before the network is used; a sign-in needs the network itself.
+    if is_secret && !matches!(access, Some(Ok(_))) {
+        signed_in(access, &mut findings);
+    } else if reach(store, &store.settings.endpoint, &mut findings).await
         && let Some(access) = signed_in(access, &mut findings)
     {
         account(store, &access, &mut findings).await;
@@ -60,9 +60,8 @@ async fn reach(store: &Azure, endpoint: &Url, findings: &mut Findings) -> bool {
     if store.settings.proxy.is_some() && !is_loopback(endpoint) {
         findings.passed(NAMES, format!("{host} is resolved by the proxy unless NO_PROXY lists it"));
     } else {
-        let bare = host.trim_start_matches('[').trim_end_matches(']');
-        let found = patiently(lookup_host((bare, port))).await;
-        match found.and_then(Result::ok).and_then(|mut it| it.next()) {
+        let found = patiently(Resolver::default().resolve(host, port)).await;
+        match found.and_then(Result::ok).and_then(|it| it.first().copied()) {
             Some(address) => {
                 findings.passed(NAMES, format!("{host} resolves to {}", address.ip()));
             }
@@ -187,14 +186,15 @@ fn missing(store: &Azure, error: &Error, findings: &mut Findings) -> bool {
         return false;
     }
     findings.passed(CONTAINER, format!("{container} exists"));
-    let detail = format!("{} does not exist: the first leader waits a minute", store.place());
+    let url = store.settings.lock_url();
+    let detail = format!("{url} does not exist: the first leader waits a minute");
     findings.warning(BLOB, detail, "run `tenure doctor --create` to avoid that wait");
     findings.passed(TIER, "a new blob gets the account's default tier");
     true
 }
 
 fn blob(store: &Azure, headers: &Headers, findings: &mut Findings) {
-    let place = store.place();
+    let place = store.settings.lock_url().to_string();
     let state = header(headers, "x-ms-lease-state").unwrap_or("in an unknown state");
     match record::read(headers, &place) {
         Ok(Record { term: Some(term), holder, .. }) => {
@@ -230,7 +230,7 @@ async fn rights(store: &Azure, access: &Access, findings: &mut Findings) {
     const REMEDY: &str = "grant the identity the role \"Storage Blob Data Contributor\" on the \
                           container, or the SAS the permissions read, create and write";
     let name = format!("{}.doctor-{}", store.settings.blob, Uuid::new_v4().simple());
-    let Ok(probe) = access.blob(&name) else {
+    let Ok(probe) = access.blob(store.settings.blob_url(&name)) else {
         return;
     };
     let made = patiently(store.make_blob(&probe, None)).await;

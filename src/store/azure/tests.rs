@@ -107,6 +107,7 @@ fn line(request: &Request) -> String {
 fn settings(credential: AzureCredential) -> AzureSettings {
     AzureSettings {
         endpoint: Url::parse("https://acct.blob.core.windows.net/").unwrap(),
+        is_endpoint_given: true,
         account: "acct".to_owned(),
         container: "locks".to_owned(),
         blob: "orders".to_owned(),

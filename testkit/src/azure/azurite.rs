@@ -108,6 +108,7 @@ impl Azurite {
 pub fn settings(endpoint: &Url, key: &str, container: &str, blob: &str) -> AzureSettings {
     AzureSettings {
         endpoint: endpoint.clone(),
+        is_endpoint_given: true,
         account: ACCOUNT.to_owned(),
         container: container.to_owned(),
         blob: blob.to_owned(),

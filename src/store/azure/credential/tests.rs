@@ -23,6 +23,7 @@ impl HttpClient for Silent {
 fn settings(credential: AzureCredential) -> AzureSettings {
     AzureSettings {
         endpoint: Url::parse("http://127.0.0.1:1/acct").unwrap(),
+        is_endpoint_given: true,
         account: "acct".to_owned(),
         container: "locks".to_owned(),
         blob: "orders".to_owned(),
@@ -81,21 +82,21 @@ async fn an_invalid_secret_is_named_by_its_variable_and_a_valid_one_is_a_proof()
         (
             AzureCredential::ConnectionString,
             "AccountKey=SECRET",
-            "AZURE_STORAGE_CONNECTION_STRING from the settings: AccountName is missing",
+            "AZURE_STORAGE_CONNECTION_STRING from the settings has neither AccountName nor",
             "AccountName=acct;AccountKey=a2V5",
             "Key(…)",
         ),
         (
             AzureCredential::Key,
             "SECRET*",
-            "AZURE_STORAGE_KEY from the settings: AccountKey is not valid base64",
+            "AZURE_STORAGE_KEY from the settings is not valid base64",
             "a2V5",
             "Key(…)",
         ),
         (
             AzureCredential::Sas,
             "sv=SECRET",
-            "AZURE_STORAGE_SAS_TOKEN from the settings: the shared access signature has no sig=",
+            "AZURE_STORAGE_SAS_TOKEN from the settings has no sig=",
             "sv=1&sig=x",
             "Sas(…)",
         ),
@@ -119,8 +120,7 @@ async fn a_secret_file_is_used_again_only_if_it_has_changed_or_was_missing() {
     let path = directory.path().join("key");
     let settings = settings(AzureCredential::Key(SecretSource::File(path.clone())));
     let made = Maker { settings: Arc::new(settings), transport: Arc::new(Silent) };
-    let (file, named) = (SmallFile::new(&path, LARGEST_SECRET), made.named(&path));
-    let mut source = SecretFile { file, path: path.clone(), named, taken: None, made };
+    let mut source = SecretFile::new(SecretForm::Key, &path, made);
     for (content, is_new) in [
         (Some("a2V5"), Some(true)),
         (Some("a2V5"), Some(false)),
@@ -135,6 +135,88 @@ async fn a_secret_file_is_used_again_only_if_it_has_changed_or_was_missing() {
         }
         let (fetched, _) = source.fetch().await;
         assert_eq!(fetched.ok().map(|it| it.is_some()), is_new, "{content:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_secret_file_never_leads_to_another_lock() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("string");
+    let local = "http://127.0.0.1:1/acct";
+    let public = "https://acct.blob.core.windows.net";
+    let key = |part: &str| format!("AccountName=acct;AccountKey=a2V5{part}");
+    let sas = |endpoint: &str| format!("BlobEndpoint={endpoint};SharedAccessSignature=sv=1&sig=x");
+    let at = |endpoint: &str| key(&format!(";BlobEndpoint={endpoint}"));
+    // The endpoint in use, whether it is the setting, and the contents with what is said of each.
+    let table: [(&str, bool, Vec<(String, Option<&str>)>); 3] = [
+        (
+            local,
+            true,
+            vec![
+                (at(local), None),
+                (sas("http://127.0.0.1:1/other"), Some("is for the account other")),
+                (
+                    at("http://127.0.0.1:2/acct"),
+                    Some("now means the endpoint http://127.0.0.1:2/acct"),
+                ),
+                (key(""), Some("now means the endpoint https://acct.blob.core.windows.net")),
+                (key(""), Some("but the lock is at http://127.0.0.1:1/acct")),
+                (key(";EndpointSuffix=core.chinacloudapi.cn"), Some("now means the endpoint")),
+                ("a2V5".to_owned(), Some("is not NAME=VALUE")),
+                ("sv=1&sig=x".to_owned(), Some("is a shared access signature")),
+                (String::new(), Some("is empty")),
+                ("@Microsoft.KeyVault(x)".to_owned(), Some("is a Key Vault reference")),
+                (sas(local), None),
+                (key(""), Some("now means the endpoint")),
+                (at(local), None),
+            ],
+        ),
+        (
+            public,
+            false,
+            vec![
+                (at(local), Some("names the endpoint http://127.0.0.1:1/acct")),
+                (sas(public), None),
+                (sas("https://other.blob.core.windows.net"), Some("account other")),
+                (at(local), Some("names the endpoint http://127.0.0.1:1/acct")),
+                (key(""), None),
+            ],
+        ),
+        // A string of another endpoint at the start, under a setting that was given on purpose.
+        (
+            local,
+            true,
+            vec![
+                (key(""), None),
+                (at("http://127.0.0.1:2/acct"), Some("now means the endpoint")),
+                (key(";EndpointSuffix=core.windows.net"), None),
+                (at(local), None),
+            ],
+        ),
+    ];
+    for (endpoint, is_endpoint_given, contents) in table {
+        let credential = AzureCredential::ConnectionString(SecretSource::File(path.clone()));
+        let endpoint = Url::parse(endpoint).unwrap();
+        let settings = AzureSettings { endpoint, is_endpoint_given, ..settings(credential) };
+        let made = Maker { settings: Arc::new(settings), transport: Arc::new(Silent) };
+        let mut source = SecretFile::new(SecretForm::ConnectionString, &path, made);
+        let mut was_good = false;
+        for (content, words) in contents {
+            std::fs::write(&path, &content).unwrap();
+            // It is said again each time, until the file is replaced.
+            for _ in 0..2 {
+                match (source.fetch().await.0, words) {
+                    (Ok(_), None) => {}
+                    (Err(failure), Some(words)) => {
+                        assert!(failure.message.contains(words), "{content}: {failure}");
+                        let keeps = failure.message.ends_with("read before stays in use");
+                        assert_eq!(keeps, was_good, "{failure}");
+                    }
+                    (fetched, _) => panic!("{content}: {:?}", fetched.map(|it| it.is_some())),
+                }
+            }
+            was_good |= words.is_none();
+        }
     }
 }
 
