@@ -178,7 +178,7 @@ fn a_deleted_lease_makes_its_next_leader_wait() {
 fn an_operator_breaks_a_lease_and_its_leader_steps_down() {
     let server = KubeServer::start();
     let (cluster, first) = leader_and_standby(&server);
-    let ran = verb(&cluster, &["break"]);
+    let ran = verb(&cluster, &["break", "--yes"]);
     assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
     assert!(ran.out.contains('a') && !ran.out.is_empty(), "{}", ran.out);
     let broken = clock::now();
