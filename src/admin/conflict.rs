@@ -32,11 +32,11 @@ pub(super) fn of_successor(identity: &str, status: &Document<'_>) -> Option<Conf
     let candidates = status.candidates.as_deref()?;
     let others = || candidates.iter().filter(|it| it.instance != status.instance && it.connected);
     let can_lead = |it: &&CandidateDocument<'_>| it.state == "standby";
-    let named = others().filter(|it| it.identity == identity);
+    let mut named = others().filter(|it| it.identity == identity);
     if named.clone().any(|it| can_lead(&it)) {
         return None;
     }
-    let why = match named.last() {
+    let why = match named.next_back() {
         Some(found) => format!("{identity} is {}", found.state),
         None => format!("no candidate {identity} is connected to this leader"),
     };

@@ -204,7 +204,7 @@ fn leader_of(status: &Document) -> Option<Leader> {
         let identity = status.identity.to_string();
         return Some(Leader { identity, term, is_own: true });
     }
-    let holder = status.holder.as_ref().filter(|it| !it.stale)?;
+    let holder = status.holder.as_ref().filter(|it| it.is_leader())?;
     // It has the lease until it has drained.
     let is_own = status.term == Some(holder.term);
     let identity = holder.identity.to_string();
@@ -264,6 +264,7 @@ mod tests {
             ("standby", r#","holder":{"identity":"web-1","term":42}"#),
             ("standby", r#","holder":null"#),
             ("standby", r#","holder":{"identity":"web-2","term":43,"stale":true}"#),
+            ("standby", r#","holder":{"identity":"web-2","term":43,"overdue":true}"#),
             ("activating", ""),
         ] {
             assert_eq!(judged(&any, state, more), None, "{state} {more}");
