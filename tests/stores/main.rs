@@ -26,6 +26,7 @@ mod migrate;
 mod mongodb;
 mod postgres;
 mod postgres_doctor;
+mod postgres_fence;
 mod race_checker;
 mod races;
 mod redis;

@@ -234,6 +234,12 @@ impl PostgresServer {
         psql(self.port, database, statements).unwrap_or_else(|why| panic!("{statements}: {why}"))
     }
 
+    /// Returns `psql` for a session of the administrator in a database of this server, of which the test gives
+    /// the rest.
+    pub fn psql(&self, database: &str) -> Command {
+        session(self.port, database)
+    }
+
     /// Makes a standby the primary.
     pub fn promote(&self) {
         self.sql_in("postgres", "SELECT pg_promote()");
@@ -337,14 +343,19 @@ fn spawn(home: &Path, port: u16, files: Option<&Certificates>) -> Process {
     run_as(home, "postgres", &program("postgres"), user(), &arguments)
 }
 
-fn psql(port: u16, database: &str, statements: &str) -> Result<String, String> {
-    let output = Command::new(program("psql"))
+fn session(port: u16, database: &str) -> Command {
+    let mut command = Command::new(program("psql"));
+    command
         .args(["-XAtq", "-v", "ON_ERROR_STOP=1", "-h", "127.0.0.1", "-p", &port.to_string()])
-        .args(["-U", ADMIN, "-d", database, "-c", statements])
-        .env("PGCONNECT_TIMEOUT", "10")
-        .stdin(Stdio::null())
-        .output()
-        .expect("psql runs");
+        .args(["-U", ADMIN, "-d", database])
+        .env("PGCONNECT_TIMEOUT", "10");
+    command
+}
+
+fn psql(port: u16, database: &str, statements: &str) -> Result<String, String> {
+    let mut command = session(port, database);
+    command.args(["-c", statements]).stdin(Stdio::null());
+    let output = command.output().expect("psql runs");
     let text = |it: &[u8]| String::from_utf8_lossy(it).trim().to_owned();
     if output.status.success() { Ok(text(&output.stdout)) } else { Err(text(&output.stderr)) }
 }
