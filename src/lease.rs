@@ -176,9 +176,33 @@ impl fmt::Debug for LeaseId {
     }
 }
 
-/// Proves in the record which acquisition wrote it (R7). Not a secret, and not a lease id.
+/// Proves in the record which acquisition wrote it (R7), and to a leader that a candidate can read the
+/// record: so it is neither logged nor served. Not a lease id.
+///
+/// Its first 32 bits are a date, since every store keeps them: when the lease was last handed over to a named
+/// successor, in seconds of unix time; 0 for never.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Nonce(pub u128);
+
+impl Nonce {
+    /// The number of random bits, after the date.
+    const RANDOM: u32 = 96;
+
+    /// Returns the same random bits after this date.
+    #[must_use]
+    pub fn with_handover(self, at: Option<OffsetDateTime>) -> Self {
+        let seconds = at.and_then(|it| u32::try_from(it.unix_timestamp()).ok()).unwrap_or(0);
+        let random = self.0 & ((1 << Self::RANDOM) - 1);
+        Self((u128::from(seconds) << Self::RANDOM) | random)
+    }
+
+    /// Returns when the lease was last handed over to a named successor, as far as is known.
+    #[must_use]
+    pub fn handover(self) -> Option<OffsetDateTime> {
+        let seconds = i64::try_from(self.0 >> Self::RANDOM).ok().filter(|it| *it > 0)?;
+        OffsetDateTime::from_unix_timestamp(seconds).ok()
+    }
+}
 
 impl fmt::Display for Nonce {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -198,3 +222,22 @@ impl std::str::FromStr for Nonce {
 /// only equality means anything.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Version(pub Arc<str>);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_nonce_keeps_a_date_before_its_random_bits() {
+        let drawn = Nonce(u128::MAX - 7);
+        let never = drawn.with_handover(None);
+        assert_eq!((never.handover(), never), (None, Nonce((1 << 96) - 8)));
+        let at = OffsetDateTime::from_unix_timestamp(1_800_000_000).unwrap();
+        let dated = drawn.with_handover(Some(at));
+        assert_eq!(dated.handover(), Some(at));
+        assert_eq!(dated.with_handover(None), never, "the random bits stay");
+        assert_eq!(dated.to_string().parse(), Ok(dated));
+        let before = OffsetDateTime::from_unix_timestamp(-1).unwrap();
+        assert_eq!(drawn.with_handover(Some(before)).handover(), None);
+    }
+}

@@ -9,6 +9,7 @@ mod event;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzzing;
 mod preemption;
+mod proof;
 mod registry;
 mod report;
 mod stream;
@@ -26,6 +27,7 @@ use crate::status::{About, Published};
 use announcer::{Announcement, Announcer, report_candidates};
 use client::PeerClient;
 use preemption::Preemption;
+pub use proof::prove;
 pub use registry::PLACES;
 use registry::Registry;
 use report::Reporter;

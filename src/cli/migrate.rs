@@ -148,7 +148,7 @@ impl Place {
         };
         let bid = Bid {
             lease: LeaseId::from_random(draw()),
-            nonce: Nonce(draw()),
+            nonce: Nonce(draw()).with_handover(None),
             candidate: Arc::new(candidate),
             lease_duration: self.lease_duration,
             seen: seen.version,

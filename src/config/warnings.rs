@@ -24,6 +24,7 @@ pub(super) fn of(settings: &Settings, environment: &Environment, verb: Verb) -> 
         drain_hook(settings),
         short_drain(settings, verb),
         own_probe(settings, verb),
+        open_peers(settings),
         shutdown(settings, environment),
     ]
     .into_iter()
@@ -86,6 +87,22 @@ fn own_probe(settings: &Settings, verb: Verb) -> Option<Warning> {
              it, the command is never started"
         ),
         remedy: "probe what the command needs; its exit is noticed without a probe".to_owned(),
+    })
+}
+
+/// Warns of handovers to candidates that need no certificate.
+fn open_peers(settings: &Settings) -> Option<Warning> {
+    let has_authorities = settings.tls.as_ref().is_some_and(|it| it.client_ca.is_some());
+    if settings.peers.is_none() || settings.rank.preempt_after.is_none() || has_authorities {
+        return None;
+    }
+    Some(Warning {
+        subject: "preempt-after",
+        problem: "candidates need no certificate, since tls-client-ca is not set: whoever can read the \
+                  store's record, or repeats a request that was seen on the network, can bring about a \
+                  handover, at most once in ten minutes"
+            .to_owned(),
+        remedy: "set tls-cert, tls-key and tls-client-ca on all candidates".to_owned(),
     })
 }
 
@@ -165,6 +182,23 @@ mod tests {
             assert_eq!(found.iter().any(|it| it.problem.contains(probe)), warned, "{found:?}");
             assert_eq!(warnings(Verb::Run, &[("health", probe)], "A"), []);
         }
+    }
+
+    #[test]
+    fn handovers_to_candidates_without_a_certificate_are_warned_of() {
+        let peers = [("peers", "on"), ("peer-address", "127.0.0.1:4040")];
+        let found = warnings(Verb::Run, &[&peers[..], &[("preempt-after", "30s")]].concat(), "A");
+        assert!(found.iter().any(|it| it.remedy.contains("tls-client-ca")), "{found:?}");
+        assert_eq!(warnings(Verb::Run, &peers, "A"), []);
+        let directory = tempfile::tempdir().unwrap();
+        let (own, ca) = crate::tls::testing::write(directory.path(), "web", 4_000);
+        let [cert, key, ca] = [&own.cert, &own.key, &ca].map(|it| it.to_str().unwrap());
+        let address = ("listen", "192.0.2.1:4040");
+        let tls = [address, ("tls-cert", cert), ("tls-key", key), ("tls-client-ca", ca)];
+        let all = [&peers[..], &tls, &[("preempt-after", "30s")]].concat();
+        assert_eq!(warnings(Verb::Run, &all, "A"), []);
+        let all = [&peers[..], &tls[..3], &[("preempt-after", "30s")]].concat();
+        assert_eq!(warnings(Verb::Run, &all, "A").len(), 1);
     }
 
     #[test]

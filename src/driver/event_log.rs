@@ -136,7 +136,7 @@ impl EventLog {
     pub(super) fn notice(&mut self, notice: &Notice) {
         match notice {
             Notice::Transition(transition) => log_transition(transition),
-            Notice::HolderChanged(Some(Holder { candidate, term })) => {
+            Notice::HolderChanged(Some(Holder { candidate, term, .. })) => {
                 tracing::info!(holder = candidate.identity, term, "leader seen");
             }
             Notice::HolderChanged(None) => tracing::debug!("no leader known"),

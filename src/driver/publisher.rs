@@ -227,7 +227,7 @@ mod tests {
         let (identity, instance) = ("them".to_owned(), "them-1".to_owned());
         let candidate = Candidate { identity, instance, address: None, peer: None };
         let mut status = standing(Standing::Standby);
-        status.holder = Some(Holder { candidate: Arc::new(candidate), term: 6 });
+        status.holder = Some(Holder { candidate: Arc::new(candidate), term: 6, nonce: None });
         status.store.last_success = Some(at(0));
         let mut renewals = Renewals::first(at(0), Duration::from_secs(7));
         renewals.by_store = true;
@@ -304,7 +304,7 @@ mod tests {
             |it| {
                 let (identity, instance) = ("them".to_owned(), "them-1".to_owned());
                 let candidate = Candidate { identity, instance, address: None, peer: None };
-                it.holder = Some(Holder { candidate: Arc::new(candidate), term: 6 });
+                it.holder = Some(Holder { candidate: Arc::new(candidate), term: 6, nonce: None });
             },
             |it| {
                 let hold_off = Duration::from_secs(5);

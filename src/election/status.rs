@@ -8,7 +8,7 @@ use super::hold_off::HoldOff;
 use super::lease_view::LeaseView;
 use super::store_health::StoreHealth;
 use crate::clock::Moment;
-use crate::lease::{Candidate, Successor};
+use crate::lease::{Candidate, Nonce, Successor};
 
 /// The status of the election after one turn of the driver.
 #[derive(Clone, Debug, PartialEq)]
@@ -112,6 +112,8 @@ pub struct Holder {
     pub candidate: Arc<Candidate>,
     /// Its term.
     pub term: u64,
+    /// The acquisition that wrote the record, which only those know who can read it.
+    pub nonce: Option<Nonce>,
 }
 
 impl Status {

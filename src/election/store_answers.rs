@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use time::OffsetDateTime;
+
 use super::hold_off::Deference;
 use super::role::{Bidding, Role};
 use super::{Answer, Belief, Election, Entropy, InFlight, Notice, Op, Reason};
@@ -78,7 +80,7 @@ impl Election {
                 if bids {
                     let bid = Arc::new(Bid {
                         lease: LeaseId::from_random(entropy.lease),
-                        nonce: entropy.nonce,
+                        nonce: entropy.nonce.with_handover(handover(&snapshot.record, now)),
                         candidate: self.config.candidate.clone(),
                         lease_duration: self.config.lease_duration,
                         seen: snapshot.version,
@@ -328,7 +330,7 @@ impl Election {
         let holds = !snapshot.free && (snapshot.record.nonce != self.free_record.nonce);
         let holder = match (&snapshot.record.holder, snapshot.record.term) {
             (Some(candidate), Some(term)) if holds => {
-                Some(Holder { candidate: candidate.clone(), term })
+                Some(Holder { candidate: candidate.clone(), term, nonce: snapshot.record.nonce })
             }
             _ => None,
         };
@@ -394,4 +396,11 @@ impl Election {
         let millis = u64::try_from(date.unix_timestamp_nanos() / 1_000_000).unwrap_or_default();
         millis.max(self.highest_term.saturating_add(1))
     }
+}
+
+/// Returns when the lease was last handed over to a named successor, for the record of a bid that follows
+/// this one: now, if it names one.
+fn handover(record: &Record, now: Moment) -> Option<OffsetDateTime> {
+    let is_named = record.named_successor().is_some();
+    if is_named { Some(now.date()) } else { record.nonce?.handover() }
 }

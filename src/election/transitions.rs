@@ -51,7 +51,7 @@ impl Election {
         let Role::Activating(Activating { held, .. }) = &self.role else {
             unreachable!("only a candidate that holds the lease writes a term");
         };
-        let held = held.clone();
+        let (held, nonce) = (held.clone(), held.bid.nonce);
         self.role = Role::Leader(Leader { held, term, since: now, jeopardy: false });
         self.reported_defect = None;
         self.health.forget_failures();
@@ -61,7 +61,7 @@ impl Election {
         self.hold_off = None;
         let candidate = Arc::clone(&self.config.candidate);
         let sent = self.role.held_lease().map_or(now, |it| it.belief.sent);
-        self.set_holder(Some(Holder { candidate, term }), None, now);
+        self.set_holder(Some(Holder { candidate, term, nonce: Some(nonce) }), None, now);
         self.renewed(sent, now);
         self.notify_transition(Reason::TermWritten, None, now);
     }

@@ -14,6 +14,7 @@ use super::report::Reporter;
 use crate::clock::Moment;
 use crate::driver::Control;
 use crate::election::{Reason, Standing};
+use crate::lease::Nonce;
 use crate::status::{CandidateEntry, CandidateTable, Published};
 
 /// The time between two announcements of candidates, of which many may come at once.
@@ -37,6 +38,8 @@ pub(super) struct Announcement {
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Leadership {
     pub(super) term: u64,
+    /// The nonce of its record, by which subscribers prove that they can read it.
+    pub(super) nonce: Option<Nonce>,
     /// When the last granted renewal was sent.
     pub(super) sent: Moment,
     pub(super) phase: Phase,
@@ -71,13 +74,14 @@ impl Leadership {
         heir: impl Fn() -> Option<String>,
     ) -> Option<Self> {
         let status = &published.status;
+        let nonce = status.holder.as_ref().and_then(|it| it.nonce);
         match &status.standing {
             Standing::Leader { term, belief, .. } => {
-                Some(Self { term: *term, sent: belief.sent, phase: Phase::Leading })
+                Some(Self { term: *term, nonce, sent: belief.sent, phase: Phase::Leading })
             }
             Standing::Draining { term, belief, began, .. } => {
                 let phase = Phase::Draining { heir: heir(), began: *began };
-                Some(Self { term: *term, sent: belief.sent, phase })
+                Some(Self { term: *term, nonce, sent: belief.sent, phase })
             }
             _ => {
                 let before = before?;

@@ -4,6 +4,7 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue};
 
 use super::event::{EventReader, LONGEST_EVENT, LONGEST_LINE, PeerEvent, Read};
 use super::subscription::{Subscription, headers};
+use crate::lease::Nonce;
 use crate::lease::text::is_name;
 
 /// Reads bytes as a stream and as headers: what is accepted comes back as it was when it is sent again,
@@ -18,7 +19,7 @@ pub fn peer_stream(data: &[u8]) {
     let Ok(Subscription { election, report }) = Subscription::read(&parsed(data)) else { return };
     let texts = [Some(&election), Some(&report.identity), report.zone.as_ref()];
     assert!(texts.into_iter().flatten().all(|it| is_name(it)), "{report:?}");
-    let again = Subscription::read(&headers(&election, &report));
+    let again = Subscription::read(&headers(&election, &report, Nonce(7)));
     assert_eq!(again, Ok(Subscription { election, report }));
 }
 

@@ -14,6 +14,7 @@ use tokio::time::sleep;
 
 use super::announcer::{Announcement, Leadership, Phase};
 use super::event::{Draining, Holding, PeerEvent, Released, ms_at_least};
+use super::proof::is_proven;
 use super::registry::{PLACES, Place, Registry};
 use super::subscription::{INSTANCE, InvalidHeader, Subscription};
 use crate::clock::Moment;
@@ -70,6 +71,11 @@ impl PeerStream {
                 return unavailable(
                     "the renewals of this instance fail; ask again once they succeed\n",
                 );
+            }
+            Some(it) if !it.nonce.is_some_and(|nonce| is_proven(nonce, headers)) => {
+                let body = "the header Tenure-Proof is missing or is not of this leadership; only \
+                            candidates that have read the store's record of it are told more\n";
+                return (StatusCode::FORBIDDEN, body).into_response();
             }
             Some(_) => {}
         }
@@ -222,7 +228,7 @@ impl Leadership {
 
     /// Adds what is new since `before`.
     fn tell(&self, before: Option<&Self>, timing: Timing, events: &mut Vec<PeerEvent>) {
-        let Self { term, sent, ref phase } = *self;
+        let Self { term, sent, ref phase, .. } = *self;
         let age = sent.elapsed_max((timing.now)());
         let is_renewed = before.is_none_or(|it| it.sent != sent);
         if is_renewed && !matches!(phase, Phase::Released { .. }) {
@@ -267,7 +273,7 @@ mod tests {
     };
 
     fn announcement(term: u64, sent: u64, phase: Phase) -> Announcement {
-        let leadership = Some(Leadership { term, sent: at(sent), phase });
+        let leadership = Some(Leadership { term, nonce: None, sent: at(sent), phase });
         Announcement { leadership, ..Announcement::default() }
     }
 

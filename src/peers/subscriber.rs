@@ -18,7 +18,7 @@ use super::subscription;
 use crate::clock::Moment;
 use crate::driver::{self, Control};
 use crate::election::PeerNotice;
-use crate::lease::PeerUrl;
+use crate::lease::{Nonce, PeerUrl};
 use crate::metrics::Metrics;
 use crate::status::{CandidateEntry, CandidateTable, Published};
 
@@ -60,6 +60,7 @@ struct Leader {
     identity: String,
     instance: String,
     term: u64,
+    nonce: Nonce,
 }
 
 /// The driver has ended.
@@ -139,7 +140,9 @@ impl Subscriber {
         // A loopback address is of another host, unless this instance has one too.
         let is_reachable = !url.is_loopback() || self.own.is_loopback();
         let is_other = candidate.instance != self.reporter.about.instance;
+        let nonce = holder.nonce?;
         (is_reachable && is_other).then(|| Leader {
+            nonce,
             url,
             identity: candidate.identity.clone(),
             instance: candidate.instance.clone(),
@@ -186,7 +189,7 @@ impl Subscriber {
     /// Connects with the present report.
     fn attempt(&self, leader: &Leader) -> Attempt {
         let report = self.report();
-        let headers = subscription::headers(&self.reporter.about.election, &report);
+        let headers = subscription::headers(&self.reporter.about.election, &report, leader.nonce);
         let client = self.client.clone();
         let connecting = client.connect(leader.url, leader.instance.clone(), headers);
         connecting.map(|connected| (report, connected)).boxed().fuse()

@@ -5,8 +5,10 @@ use std::str;
 
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
 
+use super::proof::{PROOF, prove};
 use super::report::Report;
 use crate::election::State;
+use crate::lease::Nonce;
 use crate::lease::text::is_name;
 
 const ELECTION: HeaderName = HeaderName::from_static("tenure-election");
@@ -20,26 +22,33 @@ const ZONE: HeaderName = HeaderName::from_static("tenure-zone");
 const FAILING: HeaderName = HeaderName::from_static("tenure-failing");
 const HOLDS_OFF: HeaderName = HeaderName::from_static("tenure-holds-off");
 
-/// Returns the headers of a request by a candidate of an election.
-pub(super) fn headers(election: &str, report: &Report) -> HeaderMap {
+/// What a candidate says of itself, all of which its proof covers.
+pub(super) const SIGNED: [HeaderName; 9] =
+    [ELECTION, IDENTITY, INSTANCE, STATE, PRIORITY, ADDRESS, ZONE, FAILING, HOLDS_OFF];
+
+/// Returns the headers of a request by a candidate of an election, to the leader whose record has this
+/// nonce.
+pub(super) fn headers(election: &str, report: &Report, nonce: Nonce) -> HeaderMap {
     let Report { identity, instance, address, zone, priority, state, failing, holds_off } = report;
     let priority = priority.to_string();
     let given = [
-        (ELECTION, Some(election)),
-        (IDENTITY, Some(identity)),
-        (INSTANCE, Some(instance)),
-        (STATE, Some(state.as_str())),
-        (PRIORITY, Some(&priority)),
-        (ADDRESS, address.as_deref()),
-        (ZONE, zone.as_deref()),
-        (FAILING, failing.as_deref()),
-        (HOLDS_OFF, holds_off.then_some("yes")),
+        Some(election),
+        Some(identity),
+        Some(instance),
+        Some(state.as_str()),
+        Some(&priority),
+        address.as_deref(),
+        zone.as_deref(),
+        failing.as_deref(),
+        holds_off.then_some("yes"),
     ];
-    let values = given.into_iter().filter_map(|(name, value)| {
-        // None of the texts has a control character, which alone would be refused.
-        Some((name, HeaderValue::from_bytes(value?.as_bytes()).ok()?))
-    });
-    values.collect()
+    // None of the texts has a control character, which alone would be refused.
+    let value = |text: &str| HeaderValue::from_bytes(text.as_bytes()).ok();
+    let values = SIGNED.into_iter().zip(given).filter_map(|(name, it)| Some((name, value(it?)?)));
+    let mut headers: HeaderMap = values.collect();
+    let proof = prove(nonce, &headers);
+    headers.extend(value(&proof).map(|it| (PROOF, it)));
+    headers
 }
 
 /// A valid request for the stream.
@@ -99,14 +108,14 @@ mod tests {
         };
         let holds_off = Report { holds_off: true, ..plain.clone() };
         for report in [plain, full, holds_off] {
-            let read = Subscription::read(&headers("orders", &report));
+            let read = Subscription::read(&headers("orders", &report, Nonce(1)));
             assert_eq!(read, Ok(Subscription { election: "orders".to_owned(), report }));
         }
     }
 
     #[test]
     fn what_is_missing_or_invalid_is_named() {
-        let whole = headers("orders", &report("web-1", State::Standby));
+        let whole = headers("orders", &report("web-1", State::Standby), Nonce(1));
         for (name, value, shown) in [
             ("tenure-election", None, "Tenure-Election"),
             ("tenure-identity", None, "Tenure-Identity"),

@@ -386,7 +386,7 @@ impl<'a> HolderDocument<'a> {
     /// Returns the holder of a status as it is judged at `now`; `None` without one.
     #[must_use]
     pub fn of(status: &'a Status, now: Moment) -> Option<Self> {
-        let Holder { candidate, term } = status.holder.as_ref()?;
+        let Holder { candidate, term, .. } = status.holder.as_ref()?;
         let judged = HolderJudgement::of(status, now)?;
         let ago = |then: Moment| whole_ms(then.elapsed_max(now));
         Some(Self {

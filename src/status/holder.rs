@@ -149,7 +149,7 @@ mod tests {
         Status {
             standing: Standing::Standby,
             since: at(0),
-            holder: Some(Holder { candidate, term: 42 }),
+            holder: Some(Holder { candidate, term: 42, nonce: None }),
             successor: None,
             hold_off: None,
             workload_term: None,

@@ -77,7 +77,7 @@ mod tests {
         let (identity, instance) = (identity.to_owned(), instance.to_owned());
         let candidate = Arc::new(Candidate { identity, instance, address: None, peer: None });
         let mut it = standby(None);
-        it.status.holder = Some(Holder { candidate, term: 7 });
+        it.status.holder = Some(Holder { candidate, term: 7, nonce: None });
         it.status.store.last_success = Some(now);
         it.holder_seen = Some(at(100));
         it

@@ -5,7 +5,7 @@ use testkit::http::{server, status};
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use server::{Client, Server};
+use server::{Client, Server, candidate, proven};
 use status::{Feed, leading, ms, now, pass, status as of};
 use tenure::election::{Reason, Standing, State, Status, Transition};
 use tenure::status::Past;
@@ -168,15 +168,44 @@ async fn who_is_no_candidate_is_refused_with_the_reason() {
     let answer = client.ask("GET", "/peer").await;
     assert!(answer.code == 400 && answer.body.contains("Tenure-State"), "{answer:?}");
     let mut client = server.connect().await;
-    let foreign = "GET /peer HTTP/1.1\r\nHost: localhost\r\nTenure-Election: other\r\n\
-                   Tenure-Identity: b\r\nTenure-Instance: b-1\r\nTenure-State: standby\r\n\
-                   Tenure-Priority: 50\r\n\r\n";
-    client.send(foreign).await;
-    let answer = client.answer("GET").await;
+    let foreign = candidate("b").replace("orders", "other");
+    let answer = client.follow_as("GET", &foreign).await;
     assert!(answer.code == 409 && answer.body.contains("orders"), "{answer:?}");
     let off = Server::start(Feed::new(leading(42, ms(10_000)))).await;
     let answer = off.connect().await.follow("b", "").await;
     assert!(answer.code == 404 && answer.body.contains("--peers"), "{answer:?}");
+}
+
+/// Whoever reaches the listener may ask; it takes the record to be next in line, or to take a place.
+#[tokio::test]
+async fn who_has_not_read_the_record_is_no_candidate_and_takes_no_place_of_one() {
+    let server = leader(512).await;
+    let mut client = follow(&server, "b").await;
+    let ghost = candidate("ghost").replace("Priority: 50", "Priority: 100");
+    let stolen = proven(&candidate("b"));
+    let proof = stolen.lines().last().unwrap();
+    for (method, headers) in [
+        ("GET", ghost.clone()),
+        ("HEAD", ghost.clone()),
+        ("GET", format!("{ghost}Tenure-Proof: AAAA\r\n")),
+        // The proof of another candidate, and of another state of the same one.
+        ("GET", format!("{ghost}{proof}\r\n")),
+        ("GET", stolen.replace("Priority: 50", "Priority: 100")),
+        ("GET", stolen.replace("State: standby", "State: unhealthy")),
+        ("GET", format!("{stolen}Tenure-Holds-Off: yes\r\n")),
+        // Another candidate's name and instance.
+        ("GET", candidate("b")),
+    ] {
+        let answer = server.connect().await.follow_as(method, &headers).await;
+        assert_eq!(answer.code, 403, "{headers}: {answer:?}");
+        let told = answer.body.contains("Tenure-Proof") || method == "HEAD";
+        assert!(told && !answer.body.contains("feed"), "{answer:?}");
+    }
+    let _c = follow(&server, "c").await;
+    let table = shows(&mut client, &[("us", "leader"), ("b", "standby"), ("c", "standby")]).await;
+    assert_eq!(table[1]["heir"], true, "{table}");
+    let page = server.get("/status").await.body;
+    assert!(!page.contains("feed"), "no answer has the nonce: {page}");
 }
 
 #[tokio::test]
@@ -214,12 +243,7 @@ async fn a_head_request_connects_nobody() {
     let server = leader(512).await;
     let mut client = follow(&server, "b").await;
     let mut head = server.connect().await;
-    head.send(
-        "HEAD /peer HTTP/1.1\r\nHost: localhost\r\nTenure-Election: orders\r\nTenure-Identity: x\r\n\
-         Tenure-Instance: x-1\r\nTenure-State: standby\r\nTenure-Priority: 50\r\n\r\n",
-    )
-    .await;
-    assert_eq!(head.answer("HEAD").await.code, 200);
+    assert_eq!(head.follow_as("HEAD", &proven(&candidate("x"))).await.code, 200);
     assert_eq!(head.ask("GET", "/leader").await.code, 200, "and the connection goes on");
     let _c = follow(&server, "c").await;
     shows(&mut client, &[("us", "leader"), ("b", "standby"), ("c", "standby")]).await;

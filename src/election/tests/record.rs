@@ -312,3 +312,35 @@ fn a_lease_is_released_and_no_term_written_if_the_election_has_moved_since_the_r
     bench.answer(Ok(seen_moved()));
     bench.next("read");
 }
+
+#[test]
+fn a_bid_keeps_when_the_lease_was_last_handed_over_to_a_named_successor() {
+    let seconds = |bench: &Bench| {
+        let bid = match bench.request.as_ref().map(|it| &it.op) {
+            Some(Op::Acquire(bid)) => bid.nonce.handover(),
+            other => panic!("{other:?}"),
+        };
+        bid.map(time::OffsetDateTime::unix_timestamp)
+    };
+    let bids_on = |record: Record| {
+        let mut bench = Bench::new(config());
+        let Answer::Snapshot(seen) = free(Some(7)) else { unreachable!() };
+        bench.answer(Ok(Answer::Snapshot(Snapshot { record, ..seen })));
+        seconds(&bench)
+    };
+    let now = i64::try_from(EPOCH / 1_000).unwrap();
+    let earlier = time::OffsetDateTime::from_unix_timestamp(now - 300).unwrap();
+    let of = |handover, identity: Option<&str>| Record {
+        nonce: Some(Nonce(7).with_handover(handover)),
+        successor: identity.map(|it| crate::lease::Successor {
+            identity: it.to_owned(),
+            hold_off: Duration::ZERO,
+        }),
+        ..record(Some(7))
+    };
+    assert_eq!(bids_on(of(None, None)), None);
+    assert_eq!(bids_on(of(Some(earlier), None)), Some(now - 300), "whoever leads next");
+    assert_eq!(bids_on(of(Some(earlier), Some("us"))), Some(now));
+    assert_eq!(bids_on(of(None, Some("another"))), Some(now), "which did not come");
+    assert_eq!(bids_on(Record { nonce: None, ..of(None, None) }), None);
+}

@@ -222,6 +222,7 @@ fn a_wait_of_zero_is_over_once_it_is_known_that_the_lease_is_not_to_be_had() {
             peer: None,
         }),
         term: 1,
+        nonce: None,
     };
     for (standing, failures, is_held, over) in [
         (Standing::Starting, 0, false, false),

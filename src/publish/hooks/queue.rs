@@ -316,7 +316,10 @@ mod tests {
             address: None,
             peer: None,
         });
-        Status { holder: Some(Holder { candidate, term }), ..status(Standing::Standby) }
+        Status {
+            holder: Some(Holder { candidate, term, nonce: None }),
+            ..status(Standing::Standby)
+        }
     }
 
     #[test]

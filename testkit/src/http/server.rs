@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use serde_json::Value;
 use tenure::config::{self, Environment, Flags, Listen, Verb};
 use tenure::driver::Control;
@@ -22,7 +23,7 @@ use tokio::task::JoinSet;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::ClientConfig;
 
-use crate::http::status::{Feed, about, now};
+use crate::http::status::{Feed, NONCE, about, now};
 
 /// The timeout of a client, by the paused clock if it is paused.
 const PATIENCE: Duration = Duration::from_secs(100);
@@ -263,16 +264,17 @@ impl Client {
         Some(serde_json::from_str(data).expect("an event is a status document"))
     }
 
-    /// Asks for the leader's stream as a candidate with this identity and these headers, and reads the
-    /// head of the answer.
+    /// Asks for the leader's stream as a candidate with this identity and these headers that has read the
+    /// record, and reads the head of the answer.
     pub async fn follow(&mut self, identity: &str, headers: &str) -> Answer {
-        let request = format!(
-            "GET /peer HTTP/1.1\r\nHost: localhost\r\nTenure-Election: orders\r\nTenure-Identity: \
-             {identity}\r\nTenure-Instance: {identity}-1\r\nTenure-State: standby\r\n\
-             Tenure-Priority: 50\r\n{headers}\r\n"
-        );
-        self.send(request).await;
-        self.answer("GET").await
+        let headers = proven(&format!("{}{headers}", candidate(identity)));
+        self.follow_as("GET", &headers).await
+    }
+
+    /// Asks for the leader's stream with these headers, and reads the head of the answer.
+    pub async fn follow_as(&mut self, method: &str, headers: &str) -> Answer {
+        self.send(format!("{method} /peer HTTP/1.1\r\nHost: localhost\r\n{headers}\r\n")).await;
+        self.answer(method).await
     }
 
     /// Returns the kind and the data of the next event of a leader's stream; `None` at the end.
@@ -323,4 +325,22 @@ impl Client {
         self.unread.extend_from_slice(&bytes[..length]);
         length > 0
     }
+}
+
+/// Returns what a standby with this identity says of itself in a request for the leader's stream.
+pub fn candidate(identity: &str) -> String {
+    format!(
+        "Tenure-Election: orders\r\nTenure-Identity: {identity}\r\nTenure-Instance: {identity}-1\r\n\
+         Tenure-State: standby\r\nTenure-Priority: 50\r\n"
+    )
+}
+
+/// Adds the proof of a candidate that has read the record.
+pub fn proven(headers: &str) -> String {
+    let pairs = headers.lines().filter_map(|line| {
+        let (name, value) = line.split_once(':')?;
+        Some((name.parse::<HeaderName>().ok()?, value.trim().parse::<HeaderValue>().ok()?))
+    });
+    let said: HeaderMap = pairs.collect();
+    format!("{headers}Tenure-Proof: {}\r\n", tenure::peers::prove(NONCE, &said))
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tenure::clock::Moment;
 use tenure::election::{Belief, Holder, LeaseView, Renewals, Standing, Status, StoreHealth};
-use tenure::lease::{Candidate, Cause, Failure, StoreError};
+use tenure::lease::{Candidate, Cause, Failure, Nonce, StoreError};
 use tenure::status::{About, CandidateEntry, CandidateTable, Past, Published};
 use tokio::sync::watch;
 
@@ -61,14 +61,18 @@ pub fn in_jeopardy(term: u64, length: Duration) -> Standing {
     Standing::Leader { term, belief, jeopardy: true }
 }
 
-/// Returns a status whose standing began now, with a store that has just answered.
+/// The nonce of every record.
+pub const NONCE: Nonce = Nonce(0xfeed);
+
+/// Returns a status whose standing began now, with a store that has just answered. A leader is its own
+/// holder.
 pub fn status(standing: Standing) -> Status {
     let contacted = standing != Standing::Starting;
     let store = StoreHealth { last_success: contacted.then(now), ..StoreHealth::default() };
     Status {
+        holder: standing.term().and_then(|term| holder("us", None, term)),
         standing,
         since: now(),
-        holder: None,
         successor: None,
         hold_off: None,
         workload_term: None,
@@ -87,7 +91,7 @@ pub fn holder(name: &str, address: Option<&str>, term: u64) -> Option<Holder> {
         address: address.map(str::to_owned),
         peer: None,
     };
-    Some(Holder { candidate: Arc::new(candidate), term })
+    Some(Holder { candidate: Arc::new(candidate), term, nonce: Some(NONCE) })
 }
 
 /// Returns the renewals of a holder that the store shows: the last one now, the next overdue after 7 s, the
