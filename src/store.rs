@@ -19,6 +19,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use time::OffsetDateTime;
 
 use crate::config::{Settings, StoreSettings};
 use crate::lease::{Bid, Change, Grant, Record, Rules, Snapshot, StoreError, Successor, Version};
@@ -171,6 +172,12 @@ pub trait LeaseStore: Send + Sync {
     /// Frees the lease and keeps the record. [`StoreError::Refused`] means that this bid no longer
     /// held the lease, which has the same effect.
     async fn release(&self, bid: &Bid) -> Result<(), StoreError>;
+
+    /// Returns when the credential expires that is in use now; `None` if it does not, or the store renews
+    /// it by itself. Asks nobody.
+    fn credential_expires(&self) -> Option<OffsetDateTime> {
+        None
+    }
 
     /// Resolves when there is a reason to read now, or when the holder of an observer-timed lease has
     /// renewed it; no other renewal is reported. It is never evidence of anything, and never resolves if

@@ -3,6 +3,7 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::time::Duration;
 
 use super::text::excerpt;
 
@@ -58,12 +59,15 @@ pub struct Failure {
     /// Whether the request certainly changed nothing and never will, such as one that could not be
     /// sent. The lease may still be this candidate's by an earlier request.
     pub had_no_effect: bool,
+    /// How long the store asks to wait before another request, if it does.
+    pub retry_after: Option<Duration>,
 }
 
 impl Failure {
     /// Creates a failure from a cause and a message, of which only what can be shown is kept.
     pub fn new(cause: Cause, message: impl Into<Cow<'static, str>>) -> Self {
-        Self { cause, message: excerpt(message.into(), LONGEST_MESSAGE), had_no_effect: false }
+        let message = excerpt(message.into(), LONGEST_MESSAGE);
+        Self { cause, message, had_no_effect: false, retry_after: None }
     }
 }
 

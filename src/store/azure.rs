@@ -19,11 +19,13 @@ use azure_storage_blob::models::{BlobClientAcquireLeaseOptions, BlobClientSetMet
 use time::OffsetDateTime;
 
 use self::access::Access;
-use self::errors::{Op, classify, code, is_missing, not_azure};
+use self::denied::Evidence;
+use self::errors::{Op, answer_headers, classify, code, is_missing, not_azure};
 use self::record::Metadata;
-use self::transport::ProxyRoute;
+use self::transport::{ProxyRoute, REQUEST_ID};
 use super::renewed::Renewed;
 use super::{BreakOutcome, Finding, LeaseAdmin, LeaseStore, Presence};
+use crate::clock;
 use crate::config::{AzureSettings, is_loopback};
 use crate::http::resolver::Resolver;
 use crate::lease::{
@@ -34,14 +36,18 @@ mod access;
 mod auth;
 mod breaking;
 mod credential;
+mod denied;
 mod doctor;
 mod errors;
 mod find;
 mod findings;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzzing;
+mod permissions;
 mod provision;
 mod record;
+mod rejected;
+mod sas;
 mod shared_key;
 #[cfg(test)]
 mod tests;
@@ -110,18 +116,26 @@ impl Azure {
 
     /// Classifies an error, and has the credential renewed if the store refused it.
     fn failed(&self, op: Op, error: &Error) -> StoreError {
-        let failed = classify(op, error);
-        if failed.failure().cause != Cause::Auth {
+        let access = self.credential.known();
+        let failed = classify(
+            op,
+            error,
+            &Evidence {
+                proof: access.as_ref().map(|it| &it.proof),
+                account: &self.settings.account,
+                endpoint: &self.settings.endpoint,
+                date: answer_headers(error).and_then(date),
+                now: clock::now().date(),
+            },
+        );
+        let is_denied = matches!(code(error), Some((401 | 403, _)));
+        if failed.failure().cause != Cause::Auth && !is_denied {
             return failed;
         }
         self.credential.distrust();
-        let failed = match credential::account_of_key(&self.credential) {
-            Some(account) => errors::explain_key(failed, error, &account),
-            None => failed,
-        };
         match (failed, self.credential.failure()) {
             (StoreError::Unknown(failure), Some(why)) => {
-                StoreError::Unknown(Failure::new(Cause::Auth, format!("{failure}; and {why}")))
+                StoreError::Unknown(Failure::new(failure.cause, format!("{failure}; and {why}")))
             }
             (failed, _) => failed,
         }
@@ -200,6 +214,10 @@ impl LeaseStore for Azure {
 
     fn rules(&self) -> Rules {
         Rules { longest_lease: Some(LONGEST_LEASE), missing_is_free: false }
+    }
+
+    fn credential_expires(&self) -> Option<OffsetDateTime> {
+        sas::end(&self.credential.known()?.proof)
     }
 
     async fn read(&self) -> Result<Snapshot, StoreError> {
@@ -313,6 +331,8 @@ impl LeaseAdmin for Azure {
         let Some(Seen { headers, record }) = self.see(&access).await? else {
             if self.make_container(&access).await? {
                 made.push(format!("created the container {}", self.settings.container));
+            } else {
+                self.check_protection(&access).await?;
             }
             let fields = Metadata::default().first_term(floor);
             if self.make_blob(&access.lock, Some(fields)).await? {
@@ -360,7 +380,7 @@ fn names(headers: &Headers, lease: LeaseId) -> Result<(), StoreError> {
 
 /// Checks that Azure answered, and not a proxy with a page of its own.
 fn genuine(headers: &Headers) -> Result<&Headers, StoreError> {
-    header(headers, "x-ms-request-id").map(|_| headers).ok_or_else(not_azure)
+    header(headers, REQUEST_ID).map(|_| headers).ok_or_else(not_azure)
 }
 
 /// Checks that the answer to a write of metadata shows it. Such an answer has nothing of what was

@@ -10,6 +10,7 @@ use azurite::Azurite;
 use bids::{A, bid, leading, open, soon};
 use blob_server::{BlobServer, Fault};
 use tenure::config::{AzureCredential, SecretSource};
+use tenure::lease::{Bid, Version};
 use tenure::store::{Finding, LeaseAdmin, LeaseStore, Verdict};
 
 fn verdicts(findings: &[Finding]) -> String {
@@ -52,6 +53,59 @@ async fn the_probe_is_removed_and_the_lock_is_left_alone() {
 }
 
 #[tokio::test]
+async fn nothing_is_written_to_a_container_in_which_it_could_not_be_deleted() {
+    for (property, words) in [
+        (
+            "x-ms-has-immutability-policy",
+            "Failed the container or the blob has an immutability policy",
+        ),
+        ("x-ms-has-legal-hold", "Failed the container or the blob has an immutability policy"),
+        (
+            "x-ms-immutable-storage-with-versioning-enabled",
+            "Passed permitted; tried on a blob that does not",
+        ),
+    ] {
+        let (server, store) = leading().await;
+        server.set_property("locks", property, "true");
+        server.take_log();
+        let found = verdicts(&soon(store.examine()).await);
+        assert!(found.contains(&format!("permission to lease: {words}")), "{found}");
+        let log = server.take_log();
+        assert!(log.iter().all(|it| it.op != "make"), "{log:?}");
+        if words.starts_with("Failed") {
+            let other = open(server.settings("locks", "other"));
+            let error = soon(other.create(1)).await.expect_err("it could not be changed later");
+            assert!(error.to_string().contains("immutability policy"), "{error}");
+            let bid = Bid { seen: Version("missing".into()), ..bid(A) };
+            let error = soon(other.acquire(&bid)).await.map(drop).expect_err("nor be led by");
+            assert!(error.to_string().contains("immutability policy"), "{error}");
+            assert!(!server.has("locks", "other"));
+        }
+    }
+}
+
+#[tokio::test]
+async fn permissions_are_tried_without_writing_where_the_container_may_not_be_examined() {
+    let (server, store) = leading().await;
+    // Of the endpoint, and of the container.
+    let refused = vec![Fault::Answer(403, "AuthorizationFailure"); 2];
+    let table = [
+        ("acquire", "permission to lease: Failed", "metadata: Passed"),
+        ("write", "permission to write metadata: Failed", "lease: Passed"),
+    ];
+    for (op, failed, passed) in table {
+        server.inject("read-container", refused.clone());
+        server.inject(op, [Fault::Answer(403, "AuthorizationPermissionMismatch")]);
+        server.take_log();
+        let found = verdicts(&soon(store.examine()).await);
+        assert!(found.contains(failed) && found.contains(passed), "{found}");
+        let log = server.take_log();
+        assert!(log.iter().all(|it| it.op != "make"), "{log:?}");
+        server.heal();
+    }
+}
+
+#[tokio::test]
 async fn each_problem_of_an_account_is_reported() {
     let (server, store) = leading().await;
     let table: [(&str, Fault, &str); 4] = [
@@ -65,7 +119,7 @@ async fn each_problem_of_an_account_is_reported() {
         (
             "read",
             Fault::Answer(403, "AuthenticationFailed"),
-            "container: Failed the store rejected the account key",
+            "container: Failed the account key does not match the account",
         ),
     ];
     for (op, fault, words) in table {

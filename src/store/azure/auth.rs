@@ -41,10 +41,10 @@ impl std::fmt::Debug for Proof {
     }
 }
 
+#[cfg(test)]
 impl Proof {
-    /// Returns when a shared access signature expires, by its own parameter.
-    pub(super) fn end(&self) -> Option<&str> {
-        let Self::Sas(pairs) = self else { return None };
-        pairs.iter().find(|(name, _)| name == "se").map(|(_, value)| value.as_str())
+    /// Returns a shared access signature with these parameters, as in a query.
+    pub(super) fn sas(query: &str) -> Self {
+        Self::Sas(url::form_urlencoded::parse(query.as_bytes()).into_owned().collect())
     }
 }

@@ -52,14 +52,6 @@ pub(super) fn open(
     })
 }
 
-/// Returns the account, if requests are signed with a key.
-pub(super) fn account_of_key(credential: &Renewed<Access>) -> Option<String> {
-    match &credential.known()?.proof {
-        Proof::Key { account, .. } => Some(account.clone()),
-        _ => None,
-    }
-}
-
 /// Chooses the way to sign in, with a transport of its own: a proxy may be used towards Entra,
 /// never towards the identity endpoint of this machine.
 fn sign_in(settings: &AzureSettings, resolver: &Resolver) -> Result<SignIn, Failure> {

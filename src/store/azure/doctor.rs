@@ -2,30 +2,25 @@
 //! them. Permissions are tried on a probe blob, which is removed afterwards; the lease and the
 //! record of the election are not touched.
 
-use std::collections::HashMap;
 use std::time::Duration;
 
-use azure_core::error::{Error, ErrorKind};
+use azure_core::error::Error;
 use azure_core::http::headers::Headers;
 use azure_core::http::{Method, Request};
-use azure_core::time::parse_rfc3339;
-use azure_storage_blob::BlobClient;
-use azure_storage_blob::models::{BlobClientAcquireLeaseOptions, BlobClientDeleteOptions};
 use time::OffsetDateTime;
 use tokio::time::timeout;
 use url::Url;
-use uuid::Uuid;
 
 use super::access::Access;
-use super::errors::{Op, is_missing};
-use super::findings::{
-    BLOB, CONNECTION, CONTAINER, LEASE, METADATA, NAMES, SIGN_IN, SKEW, SUBJECTS, TIER, TIMINGS,
-};
-use super::{Azure, date, header, record};
+use super::errors::{Op, answer_headers, is_missing};
+use super::findings::{BLOB, CONNECTION, CONTAINER, NAMES, SIGN_IN, SKEW, SUBJECTS, TIER, TIMINGS};
+use super::rejected::IMMUTABLE;
+use super::{Azure, date, header, permissions, record, sas};
 use crate::clock::{self, Moment};
 use crate::config::is_loopback;
 use crate::http::resolver::Resolver;
-use crate::lease::{LeaseId, Record, StoreError};
+use crate::lease::{Record, StoreError};
+use crate::status::document::rfc3339;
 use crate::store::Finding;
 use crate::store::finding::{Findings, TIMED, apart, of_timings};
 
@@ -49,7 +44,7 @@ pub(super) async fn examine(store: &Azure) -> Vec<Finding> {
     findings.finish()
 }
 
-async fn patiently<T>(step: impl Future<Output = T>) -> Option<T> {
+pub(super) async fn patiently<T>(step: impl Future<Output = T>) -> Option<T> {
     timeout(PATIENCE, step).await.ok()
 }
 
@@ -122,16 +117,18 @@ fn signed_in(
         }
     };
     let now = clock::now().date();
-    match access.proof.end().and_then(|end| parse_rfc3339(end).ok()) {
-        Some(end) if end <= now => {
-            findings.failed(
-                SIGN_IN,
-                format!("the SAS expired on {}", end.date()),
-                "create a new one",
-            );
+    match (sas::start(&access.proof), sas::end(&access.proof)) {
+        (_, Some(end)) if end <= now => {
+            let detail = format!("the SAS expired at {}", rfc3339(end));
+            findings.failed(SIGN_IN, detail, "create a new one");
         }
-        Some(end) if end - now < time::Duration::days(7) => {
-            let detail = format!("the SAS expires on {}, in less than a week", end.date());
+        (Some(start), _) if start > now => findings.failed(
+            SIGN_IN,
+            format!("the SAS is not valid before {}", rfc3339(start)),
+            "wait until then, or create one that begins earlier",
+        ),
+        (_, Some(end)) if end - now < time::Duration::WEEK => {
+            let detail = format!("the SAS expires at {}, in less than a week", rfc3339(end));
             findings.warning(SIGN_IN, detail, "replace it before it expires");
         }
         _ => findings.passed(SIGN_IN, "a key, SAS or token is available"),
@@ -171,7 +168,7 @@ async fn account(store: &Azure, access: &Access, findings: &mut Findings) {
         None => findings.failed(CONTAINER, "no answer within 25 s", "try again later"),
     }
     if there {
-        rights(store, access, findings).await;
+        permissions::examine(store, access, findings).await;
         timings(store, access, findings).await;
     }
 }
@@ -198,7 +195,9 @@ fn blob(store: &Azure, headers: &Headers, findings: &mut Findings) {
     let state = header(headers, "x-ms-lease-state").unwrap_or("in an unknown state");
     match record::read(headers, &place) {
         Ok(Record { term: Some(term), holder, .. }) => {
+            let is_endless = header(headers, "x-ms-lease-duration") == Some("infinite");
             let who = match (holder, state) {
+                _ if is_endless => "held by another tool, without an end".to_owned(),
                 (Some(holder), "leased" | "breaking") => format!("held by {}", holder.identity),
                 (Some(holder), _) => format!("last held by {}", holder.identity),
                 (None, _) => "never held".to_owned(),
@@ -215,6 +214,10 @@ fn blob(store: &Azure, headers: &Headers, findings: &mut Findings) {
             findings.failed(BLOB, failure.message, remedy);
         }
     }
+    let is_held = header(headers, "x-ms-legal-hold") == Some("true");
+    if is_held || header(headers, "x-ms-immutability-policy-until-date").is_some() {
+        findings.failed(BLOB, IMMUTABLE, "use a container without, or remove the policy");
+    }
     match (header(headers, "x-ms-access-tier"), header(headers, "x-ms-archive-status")) {
         (Some("Archive"), _) | (_, Some(_)) => {
             let remedy = "move the blob to the hot tier, and exclude it from lifecycle rules: a \
@@ -223,58 +226,6 @@ fn blob(store: &Azure, headers: &Headers, findings: &mut Findings) {
         }
         (tier, _) => findings.passed(TIER, tier.unwrap_or("none, so always available")),
     }
-}
-
-/// Tries the permissions on a probe blob.
-async fn rights(store: &Azure, access: &Access, findings: &mut Findings) {
-    const REMEDY: &str = "grant the identity the role \"Storage Blob Data Contributor\" on the \
-                          container, or the SAS the permissions read, create and write";
-    let name = format!("{}.doctor-{}", store.settings.blob, Uuid::new_v4().simple());
-    let Ok(probe) = access.blob(store.settings.blob_url(&name)) else {
-        return;
-    };
-    let made = patiently(store.make_blob(&probe, None)).await;
-    let made = made.unwrap_or_else(|| Err(super::not_azure()));
-    if let Err(error) = made {
-        findings.failed(LEASE, error.to_string(), REMEDY);
-        return;
-    }
-    let lease = LeaseId::from_random(Uuid::new_v4().as_u128());
-    let leased = patiently(lease_probe(&probe, lease)).await;
-    match &leased {
-        Some(Ok(())) => findings.passed(LEASE, "leased a probe blob"),
-        Some(Err(error)) => {
-            findings.failed(LEASE, store.failed(Op::Make, error).to_string(), REMEDY);
-        }
-        None => findings.failed(LEASE, "no answer within 25 s", "try again later"),
-    }
-    let lease = leased.is_some_and(|it| it.is_ok()).then_some(lease);
-    let fields = HashMap::from([("tenure_probe".to_owned(), "1".to_owned())]);
-    match patiently(Azure::write(&probe, &fields, lease, &Headers::new())).await {
-        Some(Ok(_)) => findings.passed(METADATA, "wrote metadata to a probe blob under its lease"),
-        Some(Err(error)) => {
-            findings.failed(METADATA, store.failed(Op::Make, &error).to_string(), REMEDY);
-        }
-        None => findings.failed(METADATA, "no answer within 25 s", "try again later"),
-    }
-    let options =
-        BlobClientDeleteOptions { lease_id: lease.map(LeaseId::to_wire), ..Default::default() };
-    if !matches!(patiently(probe.delete(Some(options))).await, Some(Ok(_))) {
-        let detail = format!("failed to delete the probe blob {name}");
-        findings.warning(
-            METADATA,
-            detail,
-            "delete it; Tenure needs no permission to delete otherwise",
-        );
-    }
-}
-
-async fn lease_probe(probe: &BlobClient, lease: LeaseId) -> azure_core::Result<()> {
-    let options = BlobClientAcquireLeaseOptions {
-        proposed_lease_id: Some(lease.to_wire()),
-        ..Default::default()
-    };
-    probe.acquire_lease(15, Some(options)).await.map(|_| ())
 }
 
 /// Compares the store's date, taken at some time between request and answer, with this host's
@@ -286,8 +237,8 @@ fn skew(date: OffsetDateTime, asked: Moment, answered: Moment, findings: &mut Fi
         900.. => findings.failed(
             SKEW,
             format!(
-                "the clock of this host is {seconds} s off; from 900 s on the store rejects every \
-                 request"
+                "the clock of this host is {seconds} s off; from 900 s on the store rejects what is \
+                 signed with a key"
             ),
             remedy,
         ),
@@ -312,11 +263,4 @@ async fn timings(store: &Azure, access: &Access, findings: &mut Findings) {
     let bound = store.settings.request_timeout;
     let check = "use an account in a nearer region";
     findings.timings(TIMINGS, of_timings(slowest, 1, bound, check));
-}
-
-fn answer_headers(error: &Error) -> Option<&Headers> {
-    match error.kind() {
-        ErrorKind::HttpResponse { raw_response: Some(answer), .. } => Some(answer.headers()),
-        _ => None,
-    }
 }

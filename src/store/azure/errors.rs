@@ -2,9 +2,16 @@
 //! message. Only the codes listed here are definite (R4). No message has the body of an answer, a
 //! URL or a secret.
 
-use azure_core::error::{Error, ErrorKind};
+use std::time::Duration;
 
-use super::transport::TransportError;
+use azure_core::error::{Error, ErrorKind};
+use azure_core::http::headers::Headers;
+use azure_core::time::parse_rfc7231;
+
+use super::denied::{self, Evidence};
+use super::rejected::{self, NOT_AZURE};
+use super::transport::{REQUEST_ID, TransportError};
+use super::{date, header};
 use crate::lease::{Cause, Failure, StoreError};
 
 /// The kind of request, by what its refusal would mean.
@@ -60,7 +67,7 @@ pub(super) fn is_missing(error: &Error) -> bool {
 }
 
 /// Classifies an error for the kind of request.
-pub(super) fn classify(op: Op, error: &Error) -> StoreError {
+pub(super) fn classify(op: Op, error: &Error, known: &Evidence<'_>) -> StoreError {
     let Some((status, code)) = code(error) else {
         return unanswered(error);
     };
@@ -69,21 +76,48 @@ pub(super) fn classify(op: Op, error: &Error) -> StoreError {
     if (lost && matches!(op, Op::Acquire | Op::Hold)) || (contention && op == Op::Acquire) {
         return StoreError::Refused(Failure::new(Cause::Lease, refusal(status, code)));
     }
-    let (cause, words) = explain(status, code);
+    let is_foreign = answer_headers(error).is_some_and(|it| header(it, REQUEST_ID).is_none());
+    let (cause, words) = match (status, code) {
+        _ if is_foreign => rejected::explain_foreign(status),
+        (401 | 403, _) | (400, "InvalidAuthenticationInfo") | (409, "PublicAccessNotPermitted") => {
+            denied::explain(code, known)
+        }
+        (200..300, _) => (Cause::Settings, NOT_AZURE.to_owned()),
+        _ => rejected::explain(status, code),
+    };
     let name = if is_code(code) { format!("{status} {code}") } else { status.to_string() };
-    StoreError::Unknown(Failure::new(cause, format!("{words} (the store answered {name})")))
+    let by = if is_foreign { "the answer was" } else { "the store answered" };
+    let mut failure = Failure::new(cause, format!("{words} ({by} {name})"));
+    failure.retry_after = matches!(status, 429 | 503).then(|| retry_after(error)).flatten();
+    StoreError::Unknown(failure)
+}
+
+/// Returns the headers of an error that was an answer.
+pub(super) fn answer_headers(error: &Error) -> Option<&Headers> {
+    match error.kind() {
+        ErrorKind::HttpResponse { raw_response: Some(answer), .. } => Some(answer.headers()),
+        _ => None,
+    }
+}
+
+/// Returns how long the store asks to wait, in seconds or until a date of its own clock.
+fn retry_after(error: &Error) -> Option<Duration> {
+    let headers = answer_headers(error)?;
+    let wait = header(headers, "retry-after")?;
+    if let Ok(seconds) = wait.parse() {
+        return Some(Duration::from_secs(seconds));
+    }
+    Duration::try_from(parse_rfc7231(wait).ok()? - date(headers)?).ok()
 }
 
 /// Returns the error for a successful answer that is not from Azure, such as a proxy's page.
 pub(super) fn not_azure() -> StoreError {
-    let message = "the answer is not from Azure Blob Storage: check the endpoint, and whether a \
-                   proxy intercepts requests";
-    StoreError::Unknown(Failure::new(Cause::Settings, message))
+    StoreError::Unknown(Failure::new(Cause::Settings, NOT_AZURE))
 }
 
 fn unanswered(error: &Error) -> StoreError {
     if let Some(broken) = error.downcast_ref::<TransportError>() {
-        let failure = Failure::new(Cause::Network, broken.message.clone());
+        let failure = Failure::new(broken.cause, broken.message.clone());
         return if broken.again {
             StoreError::RetryNow(failure)
         } else {
@@ -119,91 +153,6 @@ fn refusal(status: u16, code: &str) -> String {
     format!("{words} (the store answered {status} {code})")
 }
 
-const ROLE: &str = "grant the identity the role \"Storage Blob Data Contributor\" on the \
-                    container, or the SAS the permissions read, create and write";
-
-fn explain(status: u16, code: &str) -> (Cause, String) {
-    let (cause, words) = match (status, code) {
-        (300..400, _) => (
-            Cause::Settings,
-            "the store answered with a redirect, which Tenure does not follow: check the endpoint"
-                .into(),
-        ),
-        (401 | 403, _) => (Cause::Auth, rights(code)),
-        (429, _) | (503, "ServerBusy") => (Cause::Throttled, "the store throttles requests".into()),
-        (500.., _) => (
-            Cause::Unavailable,
-            "the store failed internally; it usually recovers by itself".into(),
-        ),
-        (404, "BlobNotFound") => (Cause::Settings, "the blob does not exist".into()),
-        (404, "ContainerNotFound") => (
-            Cause::Settings,
-            "the container does not exist: create it, or run `tenure doctor --create`".into(),
-        ),
-        (404, _) => (
-            Cause::Settings,
-            "the account or endpoint does not exist: check --store and --azure-endpoint".into(),
-        ),
-        (409, "ContainerBeingDeleted") => (
-            Cause::Unavailable,
-            "the container is being deleted: it can be created again after 30 s or more".into(),
-        ),
-        (409, "BlobArchived" | "BlobBeingRehydrated") => (
-            Cause::Settings,
-            "the blob is archived and cannot be leased: move it to the hot tier, and exclude it \
-             from lifecycle rules"
-                .into(),
-        ),
-        (409, "PublicAccessNotPermitted") => (Cause::Auth, rights(code)),
-        (400 | 405 | 411 | 413 | 415 | 416, _) => (
-            Cause::Settings,
-            "the store rejected the request as invalid: check container, prefix and endpoint"
-                .into(),
-        ),
-        (200..300, _) => return (Cause::Settings, not_azure().to_string()),
-        _ => (Cause::Unavailable, "the store rejected the request".to_owned()),
-    };
-    (cause, words)
-}
-
-fn rights(code: &str) -> String {
-    match code {
-        "AuthenticationFailed" => "the key, SAS or token was rejected: check that it is complete \
-                                   and not expired, and that the clock of this host is right"
-            .into(),
-        "InvalidAuthenticationInfo" | "NoAuthenticationInformation" => {
-            "the token was rejected: it expired, or is for another tenant or service".into()
-        }
-        "AuthorizationFailure" | "AuthorizationSourceIPMismatch" => {
-            format!(
-                "access denied: check the account's firewall and the IP range of the SAS, or {ROLE}"
-            )
-        }
-        "AuthorizationProtocolMismatch" => "the SAS allows https only".into(),
-        "KeyBasedAuthenticationNotPermitted" => {
-            "the account does not allow keys: use workload identity or managed identity".into()
-        }
-        "AccountIsDisabled" => "the account is disabled".into(),
-        _ => format!("permission denied: {ROLE}"),
-    }
-}
-
-/// Names the key where the store refused a request that was signed with the key of this account.
-/// A firewall refuses with one of the same codes.
-pub(super) fn explain_key(failed: StoreError, error: &Error, account: &str) -> StoreError {
-    match code(error) {
-        Some((status @ 403, code @ ("AuthenticationFailed" | "AuthorizationFailure"))) => {
-            let message = format!(
-                "the store rejected the account key: it does not match the account {account}; copy \
-                 a current key of that account. If it is the right one, check the clock of this \
-                 host and the account's firewall (the store answered {status} {code})"
-            );
-            StoreError::Unknown(Failure::new(Cause::Auth, message))
-        }
-        _ => failed,
-    }
-}
-
 /// Returns whether the text is a code, a single word of letters and digits; anything else in its
 /// place is foreign text.
 fn is_code(code: &str) -> bool {
@@ -212,6 +161,10 @@ fn is_code(code: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use azure_core::http::RawResponse;
+    use time::macros::datetime;
+    use url::Url;
+
     use super::*;
 
     fn answer(status: u16, code: &str) -> Error {
@@ -221,6 +174,13 @@ mod tests {
             raw_response: None,
         };
         Error::with_message(kind, "<?xml version=\"1.0\"?><Error>sig=SECRET</Error>")
+    }
+
+    fn classify(op: Op, error: &Error) -> StoreError {
+        let endpoint = Url::parse("https://acct.blob.core.windows.net/").unwrap();
+        let (date, now) = (None, datetime!(2030-01-01 00:00 UTC));
+        let known = Evidence { proof: None, account: "acct", endpoint: &endpoint, date, now };
+        super::classify(op, error, &known)
     }
 
     fn is_refused(op: Op, status: u16, code: &str) -> bool {
@@ -281,36 +241,60 @@ mod tests {
         }
     }
 
-    #[test]
-    fn a_rejected_key_is_named_and_no_role_of_an_identity() {
-        for code in ["AuthenticationFailed", "AuthorizationFailure"] {
-            let error = answer(403, code);
-            let words = explain_key(classify(Op::Read, &error), &error, "acct").to_string();
-            assert!(words.contains("does not match the account acct"), "{words}");
-            assert!(words.contains(code) && !words.contains("Contributor"), "{words}");
+    /// Returns an answer with these headers.
+    fn raw(status: u16, headers: &[(&'static str, &str)]) -> Error {
+        let mut all = Headers::new();
+        for (name, value) in headers {
+            all.insert(*name, (*value).to_owned());
         }
-        let error = answer(403, "AuthorizationPermissionMismatch");
-        let words = explain_key(classify(Op::Read, &error), &error, "acct").to_string();
-        assert!(words.contains("Storage Blob Data Contributor"), "{words}");
+        let raw = RawResponse::from_bytes(status.into(), all, Vec::new());
+        let kind = ErrorKind::HttpResponse {
+            status: status.into(),
+            error_code: None,
+            raw_response: Some(Box::new(raw)),
+        };
+        Error::with_message(kind, "")
     }
 
     #[test]
-    fn each_refusal_of_rights_has_its_own_remedy() {
-        let table = [
-            (403, "AuthenticationFailed", "the clock of this host"),
-            (401, "InvalidAuthenticationInfo", "expired"),
-            (401, "NoAuthenticationInformation", "expired"),
-            (403, "AuthorizationFailure", "firewall"),
-            (403, "AuthorizationSourceIPMismatch", "firewall"),
-            (403, "AuthorizationProtocolMismatch", "https only"),
-            (403, "KeyBasedAuthenticationNotPermitted", "does not allow keys"),
-            (403, "AccountIsDisabled", "the account is disabled"),
-            (409, "PublicAccessNotPermitted", "permission denied"),
-        ];
-        for (status, code, remedy) in table {
-            let error = classify(Op::Read, &answer(status, code));
-            assert_eq!(error.failure().cause, Cause::Auth, "{code}");
-            assert!(error.to_string().contains(remedy), "{error}");
+    fn an_answer_that_is_not_of_azure_is_said_to_be_of_what_stands_in_between() {
+        for (status, cause, words) in [
+            (407, Cause::Settings, "a proxy demands a sign-in"),
+            (401, Cause::Settings, "a proxy or firewall on the way refused"),
+            (403, Cause::Settings, "a proxy or firewall on the way refused"),
+            (404, Cause::Settings, "not from Azure"),
+            (421, Cause::Settings, "not from Azure"),
+            (302, Cause::Settings, "redirect"),
+            (429, Cause::Unavailable, "a proxy or load balancer on the way"),
+            (502, Cause::Unavailable, "a proxy or load balancer on the way"),
+        ] {
+            for headers in [&[("server", "Squid")][..], &[]] {
+                let error = classify(Op::Hold, &raw(status, headers));
+                assert!(matches!(error, StoreError::Unknown(_)), "{error:?}");
+                assert_eq!(error.failure().cause, cause, "{error}");
+                assert!(error.to_string().contains(words), "{error}");
+                assert!(error.to_string().contains(&status.to_string()), "{error}");
+            }
+            let error = classify(Op::Hold, &raw(status, &[(REQUEST_ID, "1")])).to_string();
+            assert!(!error.contains("on the way") && !error.contains("not from Azure"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_wait_is_asked_for_in_seconds_or_until_a_date_of_the_store() {
+        let date = ("date", "Tue, 14 Nov 2023 22:13:20 GMT");
+        for (status, headers, expected) in [
+            (503, vec![("retry-after", "3")], Some(3)),
+            (429, vec![("retry-after", "60")], Some(60)),
+            (503, vec![date, ("retry-after", "Tue, 14 Nov 2023 22:13:25 GMT")], Some(5)),
+            (503, vec![date, ("retry-after", "Tue, 14 Nov 2023 22:13:15 GMT")], None),
+            (503, vec![("retry-after", "Tue, 14 Nov 2023 22:13:25 GMT")], None),
+            (503, vec![("retry-after", "soon")], None),
+            (503, vec![], None),
+            (500, vec![("retry-after", "3")], None),
+        ] {
+            let found = classify(Op::Hold, &raw(status, &headers)).failure().retry_after;
+            assert_eq!(found, expected.map(Duration::from_secs), "{status} {headers:?}");
         }
     }
 
@@ -421,16 +405,11 @@ mod tests {
     #[test]
     fn only_a_broken_connection_is_retried_at_once() {
         for again in [true, false] {
-            let broken = TransportError { message: "broken".to_owned(), again };
+            let broken =
+                TransportError { message: "broken".to_owned(), cause: Cause::Network, again };
             let error = classify(Op::Hold, &Error::new(ErrorKind::Io, broken));
             assert_eq!(matches!(error, StoreError::RetryNow(_)), again, "{error:?}");
             assert_eq!(error.failure(), &Failure::new(Cause::Network, "broken"));
         }
-    }
-
-    #[test]
-    fn missing_rights_name_the_role() {
-        let words = classify(Op::Read, &answer(403, "AuthorizationPermissionMismatch")).to_string();
-        assert!(words.contains("Storage Blob Data Contributor"), "{words}");
     }
 }

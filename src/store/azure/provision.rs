@@ -10,14 +10,18 @@ use azure_storage_blob::models::BlobClientUploadOptions;
 
 use super::access::Access;
 use super::errors::{Op, code};
+use super::permissions::Protection;
+use super::rejected::IMMUTABLE;
 use super::{Azure, genuine};
-use crate::lease::{Failure, StoreError};
+use crate::lease::{Cause, Failure, StoreError};
 
 impl Azure {
     /// Creates the blob, and the container too if that is missing; overwrites neither.
     pub(super) async fn make(&self, access: &Access, container: bool) -> Result<(), StoreError> {
         if container && self.make_container(access).await? {
             tracing::warn!(container = self.settings.container, "created the missing container");
+        } else {
+            self.check_protection(access).await?;
         }
         if self.make_blob(&access.lock, None).await? {
             tracing::warn!(
@@ -25,6 +29,18 @@ impl Azure {
                 "created the missing blob; the first leader waits a minute, in case an earlier \
                  leader is alive"
             );
+        }
+        Ok(())
+    }
+
+    /// Refuses a container in which the blob could neither be changed nor deleted.
+    pub(super) async fn check_protection(&self, access: &Access) -> Result<(), StoreError> {
+        if self.protection(access).await == Protection::Immutable {
+            let message = format!(
+                "the blob {} does not exist and was not created: {IMMUTABLE}",
+                self.place()
+            );
+            return Err(StoreError::Unknown(Failure::new(Cause::Settings, message)));
         }
         Ok(())
     }

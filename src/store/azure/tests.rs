@@ -181,12 +181,13 @@ async fn a_bid_for_a_blob_that_was_missing_creates_it_without_replacing_anything
     let lease = format!("PUT {LOCK} lease acquire");
     let (container, blob) = ("PUT /locks container".to_owned(), format!("PUT {LOCK}"));
     let (read, bid) = (format!("HEAD {LOCK}"), Bid { seen: Version(MISSING.into()), ..bid() });
+    let look = "GET /locks container".to_owned();
     let (made, refused) = (|| answer(201, &[]), refusal);
     for (answers, lines) in [
         (vec![granted(), head(&[])], vec![&lease, &read]),
         (
-            vec![refused(404, "BlobNotFound"), made(), granted(), head(&[])],
-            vec![&lease, &blob, &lease, &read],
+            vec![refused(404, "BlobNotFound"), made(), made(), granted(), head(&[])],
+            vec![&lease, &look, &blob, &lease, &read],
         ),
         (
             vec![refused(404, "ContainerNotFound"), made(), made(), granted(), head(&[])],
@@ -197,20 +198,22 @@ async fn a_bid_for_a_blob_that_was_missing_creates_it_without_replacing_anything
             vec![
                 refused(404, "ContainerNotFound"),
                 refused(409, "ContainerAlreadyExists"),
+                made(),
                 refused(409, "BlobAlreadyExists"),
                 granted(),
                 head(&[]),
             ],
-            vec![&lease, &container, &blob, &lease, &read],
+            vec![&lease, &container, &look, &blob, &lease, &read],
         ),
         (
             vec![
                 refused(404, "BlobNotFound"),
+                made(),
                 refused(412, "LeaseIdMissing"),
                 granted(),
                 head(&[]),
             ],
-            vec![&lease, &blob, &lease, &read],
+            vec![&lease, &look, &blob, &lease, &read],
         ),
     ] {
         let (store, script) = store(answers);
@@ -255,7 +258,7 @@ async fn what_cannot_be_created_is_named() {
         ("ContainerNotFound", "the container locks does not exist and could not be created"),
         ("BlobNotFound", "the blob locks/orders does not exist and could not be created"),
     ] {
-        let (store, _) = store([refusal(404, missing), forbidden()]);
+        let (store, _) = store([refusal(404, missing), forbidden(), forbidden()]);
         let error = store.acquire(&bid).await.unwrap_err().to_string();
         assert!(error.contains(words) && !error.contains("SECRET"), "{error}");
     }
@@ -392,8 +395,8 @@ async fn creating_names_what_was_missing_and_changes_nothing_else() {
     let written = "wrote the first term 5 to the blob locks/orders";
     for (answers, report) in [
         (vec![missing(), made(), made()], vec![container, blob]),
-        (vec![missing(), is_there("Container"), made()], vec![blob]),
-        (vec![missing(), is_there("Container"), is_there("Blob")], vec![]),
+        (vec![missing(), is_there("Container"), made(), made()], vec![blob]),
+        (vec![missing(), is_there("Container"), made(), is_there("Blob")], vec![]),
         (vec![head(&[]), answer(200, &[NEW])], vec![written]),
         (vec![head(&[("x-ms-meta-tenure_term", "7")])], vec![]),
     ] {

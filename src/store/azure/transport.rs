@@ -2,6 +2,8 @@
 //! follows no redirect, reads no proxy from the environment, and puts no URL into an error, since a
 //! URL may contain a signature. The caller sets the timeouts.
 
+use std::error::Error as StdError;
+use std::iter;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -46,8 +48,17 @@ pub(super) enum ProxyRoute<'a> {
 pub(super) struct TransportError {
     /// The message, without a URL.
     pub(super) message: String,
+    /// [`Cause::Network`], or [`Cause::Settings`] for a proxy that refuses.
+    pub(super) cause: Cause,
     /// Whether an immediate retry is worthwhile; not if a name or a certificate is wrong.
     pub(super) again: bool,
+}
+
+impl TransportError {
+    /// Creates the error of a request that another attempt would not send either.
+    fn once(message: String) -> Self {
+        Self { message, cause: Cause::Network, again: false }
+    }
 }
 
 /// Creates a client. `tls` says whether any of its requests use TLS, for which the certificate
@@ -100,7 +111,7 @@ impl HttpClient for Client {
             BodyError::Broken(error) => broken(&error, host),
             BodyError::TooLong => {
                 let message = format!("the answer of {host} is longer than {LONGEST_ANSWER} bytes");
-                Error::new(ErrorKind::Io, TransportError { message, again: false })
+                Error::new(ErrorKind::Io, TransportError::once(message))
             }
         })?;
         Ok(AsyncRawResponse::from_bytes(status.into(), headers, body))
@@ -123,12 +134,12 @@ fn outgoing(request: &Request) -> azure_core::Result<reqwest::Request> {
         Method::Put => reqwest::Method::PUT,
         other => {
             let message = format!("unknown HTTP method {other}");
-            return Err(Error::new(ErrorKind::Other, TransportError { message, again: false }));
+            return Err(Error::new(ErrorKind::Other, TransportError::once(message)));
         }
     };
     let unfit = |what: &str| {
         let message = format!("{what} cannot be sent in an HTTP header");
-        Error::new(ErrorKind::Other, TransportError { message, again: false })
+        Error::new(ErrorKind::Other, TransportError::once(message))
     };
     let mut outgoing = reqwest::Request::new(method, request.url().clone());
     for (name, value) in request.headers().iter() {
@@ -149,6 +160,10 @@ fn outgoing(request: &Request) -> azure_core::Result<reqwest::Request> {
 /// Converts the error of a request without an answer. `Connection` means that it was never sent.
 fn broken(error: &reqwest::Error, host: &str) -> Error {
     let kind = if error.is_connect() { ErrorKind::Connection } else { ErrorKind::Io };
+    if let Some(why) = of_proxy(error) {
+        let message = format!("{why} (the request for {host} did not reach the store)");
+        return Error::new(kind, TransportError { message, cause: Cause::Settings, again: false });
+    }
     let fault = client::cause(error);
     let (message, again) = match fault {
         Fault::Certificate(why) => (format!("TLS with {host} failed: {why}"), false),
@@ -160,7 +175,29 @@ fn broken(error: &reqwest::Error, host: &str) -> Error {
         Fault::Other if error.is_connect() => (format!("cannot connect to {host}"), true),
         Fault::Other => (format!("the connection to {host} broke"), true),
     };
-    Error::new(kind, TransportError { message, again })
+    Error::new(kind, TransportError { message, cause: Cause::Network, again })
+}
+
+/// Returns what the proxy of `HTTPS_PROXY` did instead of connecting. hyper-util exports its error only as
+/// text.
+fn of_proxy(error: &(dyn StdError + 'static)) -> Option<&'static str> {
+    iter::successors(Some(error), |it| (*it).source()).find_map(|it| {
+        let words = it.to_string();
+        Some(match words.strip_prefix("tunnel error: ")? {
+            "proxy authorization required" => {
+                "the proxy demands a sign-in: set its user and password in HTTPS_PROXY, or except the \
+                 store in NO_PROXY"
+            }
+            "unsuccessful" => {
+                "the proxy refused to connect to the store: allow the store there, or except it in \
+                 NO_PROXY"
+            }
+            "failed to create underlying connection" => {
+                "cannot connect to the proxy: check HTTPS_PROXY"
+            }
+            _ => "the proxy did not answer as a proxy does: check HTTPS_PROXY",
+        })
+    })
 }
 
 #[cfg(test)]
@@ -203,7 +240,7 @@ mod tests {
             let mut request = Request::new("http://h/".parse().unwrap(), Method::Put);
             request.insert_header(name, value);
             let error = outgoing(&request).unwrap_err();
-            let TransportError { message, again } = transport_error(&error);
+            let TransportError { message, again, .. } = transport_error(&error);
             assert_eq!(
                 (message, *again),
                 (&format!("{name} cannot be sent in an HTTP header"), false)
@@ -265,7 +302,7 @@ mod tests {
                 Ok(_) => assert_eq!(words, ""),
                 Err(error) => {
                     assert_eq!(error.kind(), &ErrorKind::Io);
-                    let TransportError { message, again: retried } = transport_error(&error);
+                    let TransportError { message, again: retried, .. } = transport_error(&error);
                     assert_eq!((message.as_str(), *retried), (words, again));
                 }
             }
@@ -287,7 +324,7 @@ mod tests {
             (unfit, "x-ms-meta-team cannot be sent in an HTTP header".to_owned()),
         ] {
             let error = client.execute_request(&request).await.unwrap_err();
-            let TransportError { message, again } = transport_error(&error);
+            let TransportError { message, again, .. } = transport_error(&error);
             assert_eq!((message, *again), (&words, false));
         }
     }
@@ -299,17 +336,27 @@ mod tests {
         let route = ProxyRoute::Proxied { proxy: Some(url.as_str()), except: None };
         let client = client(route, false, &Resolver::default()).unwrap();
         let request = get("https://store.example.com/locks?sig=SECRET");
-        let refused = b"HTTP/1.1 403 Forbidden\r\ncontent-length: 0\r\n\r\n";
-        let exchange = async {
-            let proxy = serve(&listener, "\r\n\r\n", refused);
-            tokio::join!(proxy, client.execute_request(&request))
-        };
-        let (received, answer) = timeout(PATIENCE, exchange).await.expect("the proxy is asked");
-        assert!(received.starts_with("CONNECT store.example.com:443 HTTP/1.1\r\n"), "{received}");
-        assert!(!received.contains("SECRET"), "{received}");
-        let error = answer.map(drop).unwrap_err();
-        let TransportError { message, again } = transport_error(&error);
-        assert_eq!((message.as_str(), *again), ("cannot connect to store.example.com", true));
+        for (refused, words) in [
+            ("HTTP/1.1 403 Forbidden\r\ncontent-length: 0\r\n\r\n", "the proxy refused to connect"),
+            ("HTTP/1.1 407 Sign in\r\ncontent-length: 0\r\n\r\n", "the proxy demands a sign-in"),
+            ("", "the proxy did not answer as a proxy does"),
+        ] {
+            let exchange = async {
+                let proxy = serve(&listener, "\r\n\r\n", refused.as_bytes());
+                tokio::join!(proxy, client.execute_request(&request))
+            };
+            let (received, answer) = timeout(PATIENCE, exchange).await.expect("the proxy is asked");
+            let connect = "CONNECT store.example.com:443 HTTP/1.1\r\n";
+            assert!(received.starts_with(connect) && !received.contains("SECRET"), "{received}");
+            let error = answer.map(drop).unwrap_err();
+            let TransportError { message, cause, again } = transport_error(&error);
+            assert!(message.starts_with(words), "{message}");
+            assert_eq!((*cause, *again), (Cause::Settings, false));
+        }
+        drop(listener);
+        let answer = timeout(PATIENCE, client.execute_request(&request)).await;
+        let error = answer.expect("nothing listens there").map(drop).unwrap_err();
+        assert!(transport_error(&error).message.starts_with("cannot connect to the proxy"));
         // Nothing listens there, and the proxy would not answer.
         let local = get("https://127.0.0.1:1/");
         let answer = timeout(PATIENCE, client.execute_request(&local)).await;

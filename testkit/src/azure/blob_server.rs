@@ -101,6 +101,8 @@ struct Blob {
 #[derive(Debug, Default)]
 struct Container {
     blobs: HashMap<String, Blob>,
+    /// Headers of the answer to a read of the container.
+    properties: Vec<(String, String)>,
 }
 
 struct State {
@@ -201,6 +203,13 @@ impl BlobServer {
         let mut state = self.lock();
         let blob = state.containers.get_mut(container).and_then(|it| it.blobs.get_mut(blob));
         blob.expect("the blob is there").tier = Some(tier.to_owned());
+    }
+
+    /// Sets a property of a container, which the answer to a read of it has as a header.
+    pub fn set_property(&self, container: &str, name: &str, value: &str) {
+        let mut state = self.lock();
+        let container = state.containers.entry(container.to_owned()).or_default();
+        container.properties.push((name.to_owned(), value.to_owned()));
     }
 
     /// Overwrites a blob as another program would, whatever its lease.

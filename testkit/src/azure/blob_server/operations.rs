@@ -43,7 +43,11 @@ pub(super) fn apply(state: &mut State, received: &Received) -> Result<Done, Refu
     let container = state.containers.get_mut(&received.container);
     let container = container.ok_or(Refusal(404, "ContainerNotFound"))?;
     if received.op == "read-container" {
-        return Ok(Done::new(200));
+        let done = Done::new(200);
+        return Ok(container
+            .properties
+            .iter()
+            .fold(done, |it, (name, value)| it.with(name, value)));
     }
     if received.op == "make" {
         return make(container, received, etag, now);
