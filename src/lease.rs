@@ -82,6 +82,15 @@ pub struct Snapshot {
     pub ends_in: Option<Duration>,
 }
 
+impl Snapshot {
+    /// Returns whether the lease is held and has no end, as no candidate of Tenure holds it: the record is
+    /// not the holder's.
+    #[must_use]
+    pub fn has_no_end(&self) -> bool {
+        !self.free && self.ends_in == Some(Duration::MAX)
+    }
+}
+
 /// A lease in the record of an observer-timed store. It is over for an observer that has seen it
 /// unchanged for its whole duration (R2).
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -5,6 +5,7 @@
 use std::time::Duration;
 
 use crate::clock::Moment;
+use crate::lease::StoreError;
 
 /// The time of the next attempt.
 #[derive(Clone, Copy, Debug)]
@@ -55,6 +56,13 @@ impl RetryTimer {
         } else {
             self.wait = (period / 4 * (1 << self.delayed_retries.min(2))).mul_f32(share);
             self.delayed_retries += 1;
+        }
+    }
+
+    /// Puts the next attempt off for as long as the store asks in its error, if that is at most `most`.
+    pub(super) fn heed(&mut self, error: &StoreError, most: Duration) {
+        if let Some(asked) = error.failure().retry_after.filter(|it| *it <= most) {
+            self.wait = self.wait.max(asked);
         }
     }
 

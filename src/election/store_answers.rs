@@ -98,9 +98,10 @@ impl Election {
                     return;
                 };
                 match outcome {
-                    Err(StoreError::RetryNow(_) | StoreError::Unknown(_)) => {
-                        let retry_now = matches!(outcome, Err(StoreError::RetryNow(_)));
+                    Err(ref error @ (StoreError::RetryNow(_) | StoreError::Unknown(_))) => {
+                        let retry_now = matches!(error, StoreError::RetryNow(_));
                         next_read.fail(now, period, retry_now, 0.5 + entropy.jitter / 2.0);
+                        next_read.heed(error, self.config.renew_deadline);
                     }
                     _ => *next_read = RetryTimer::jittered(now, period, entropy.jitter),
                 }
@@ -129,6 +130,9 @@ impl Election {
                 let mut again = current;
                 again.may_be_granted |= !error.failure().had_no_effect;
                 again.retry.fail(now, period, retry_now, 0.5 + entropy.jitter / 2.0);
+                let left =
+                    self.config.renew_deadline.saturating_sub(again.first_sent.elapsed_max(now));
+                again.retry.heed(error, left.saturating_sub(self.config.request_timeout));
                 *bidding = Some(again);
             }
             Err(StoreError::Foreign(_)) => {
@@ -174,9 +178,11 @@ impl Election {
         }
         match answer {
             Ok(Answer::Term(term)) => self.become_leader(term, now),
-            Err(StoreError::RetryNow(_) | StoreError::Unknown(_)) => {
-                let retry_now = matches!(answer, Err(StoreError::RetryNow(_)));
+            Err(ref error @ (StoreError::RetryNow(_) | StoreError::Unknown(_))) => {
+                let retry_now = matches!(error, StoreError::RetryNow(_));
                 it.write.fail(now, self.config.retry_period, retry_now, 1.0);
+                let left = it.held.belief.until_end(now);
+                it.write.heed(error, left.saturating_sub(self.config.request_timeout));
             }
             Err(StoreError::Foreign(_)) => {
                 self.become_standby(Reason::WriteFailed, now, entropy);
@@ -215,6 +221,9 @@ impl Election {
             Err(ref error) => {
                 let retry_now = matches!(error, StoreError::RetryNow(_));
                 held.renewal.fail(now, period, retry_now, 1.0);
+                // Where the wait would leave no time for a whole attempt, the belief matters more.
+                let left = held.belief.until_end(now);
+                held.renewal.heed(error, left.saturating_sub(self.config.request_timeout));
                 if !held.renewal.is_immediate() {
                     self.set_jeopardy(true, Reason::RenewalFailed, now);
                 }
@@ -321,12 +330,15 @@ impl Election {
             successor.map(|it| Deference::update(self.deference, it.hold_off, snapshot, now));
         self.set_successor(successor.cloned());
         self.see_free(snapshot.free, now);
-        if snapshot.free {
+        self.store.lease_has_no_end = snapshot.has_no_end();
+        if snapshot.free || snapshot.has_no_end() {
             self.free_record = snapshot.record.clone();
-        } else {
+        }
+        if !snapshot.free {
             self.store.another_holds();
         }
-        // A record seen while the lease was free does not belong to the present holder.
+        // A record seen while the lease was free, or held without an end, does not belong to the
+        // present holder.
         let holds = !snapshot.free && (snapshot.record.nonce != self.free_record.nonce);
         let holder = match (&snapshot.record.holder, snapshot.record.term) {
             (Some(candidate), Some(term)) if holds => {

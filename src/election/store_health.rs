@@ -21,6 +21,8 @@ pub struct StoreHealth {
     /// The place of the store that the election has moved to, by the last record seen; nobody bids here
     /// then.
     pub moved_to: Option<Arc<str>>,
+    /// Whether the lease was last seen held without an end, by another tool.
+    pub lease_has_no_end: bool,
 }
 
 /// Writes of which none was answered.

@@ -30,6 +30,9 @@ impl Document<'_> {
     fn readiness(&self) -> String {
         let error = self.store.last_error.as_deref();
         match (self.can_take_over, error, self.hold_off_remaining_ms) {
+            _ if self.held_without_end => {
+                format!("is a standby, but cannot take over: {}", words::HELD_WITHOUT_END)
+            }
             (Some(false), error, _) => {
                 let why = error.unwrap_or("the store does not answer");
                 format!("is a standby, but cannot take over: {why}")

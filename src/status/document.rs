@@ -65,6 +65,9 @@ pub struct Document<'a> {
     /// What this instance waits for while it holds the lease and does not lead yet.
     #[serde(default)]
     pub activation: Option<ActivationDocument<'a>>,
+    /// Whether the lease is held by another tool, without an end: nobody known holds it.
+    #[serde(default)]
+    pub held_without_end: bool,
     /// The holder before the present one, or the last one if none is known.
     #[serde(default)]
     pub last_holder: Option<LastHolderDocument<'a>>,
@@ -338,6 +341,7 @@ impl Published {
             holder: HolderDocument::of(&self.status, now),
             leaderless_ms: lease.leaderless.map(|it| whole_ms(it.elapsed_max(now))),
             lease_held: lease.is_held,
+            held_without_end: store.lease_has_no_end,
             activation: lease.activation.map(|it| ActivationDocument::of(it, now)),
             last_holder: lease.last_holder.as_ref().map(|it| LastHolderDocument::of(it, now)),
             successor: self.status.successor.as_ref().map(|successor| SuccessorDocument {
@@ -352,7 +356,12 @@ impl Published {
                 url: about.store_url.as_str().into(),
                 last_success_ms_ago: store.last_success.map(|then| whole_ms(then.elapsed_max(now))),
                 failures: store.failures,
-                last_error: store.error().map(|error| Cow::from(error.failure().message.as_ref())),
+                last_error: store
+                    .error()
+                    .map(|error| Cow::from(error.failure().message.as_ref()))
+                    .or_else(|| {
+                        store.lease_has_no_end.then_some(super::words::HELD_WITHOUT_END.into())
+                    }),
                 moved_to: store.moved_to.as_deref().map(Cow::from),
             },
             health: (!self.probes.is_empty()).then(|| HealthDocument {

@@ -125,6 +125,9 @@ impl Document<'_> {
         }
         match (&*self.state, self.lease_held) {
             ("activating", _) => text += "; this instance holds the lease and does not lead yet",
+            (_, true) if self.held_without_end => {
+                text += &format!("; {}", words::HELD_WITHOUT_END);
+            }
             (_, true) => text += "; the lease is held by a candidate that does not lead yet",
             (_, false) => {}
         }

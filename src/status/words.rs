@@ -95,6 +95,11 @@ pub(crate) fn utc(date: &str) -> String {
     format!("{hour:02}:{minute:02}:{second:02} UTC")
 }
 
+/// What is known of a lease that another tool holds.
+pub(crate) const HELD_WITHOUT_END: &str = "another tool holds the lease, without an end, and nobody knows which; \
+                                           once you are sure that it no longer needs it, free it with \
+                                           `tenure break --now`";
+
 /// Formats a duration to about two significant figures.
 pub(crate) fn spoken(duration: Duration) -> String {
     let seconds = duration.as_secs();

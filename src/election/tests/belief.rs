@@ -132,6 +132,32 @@ fn r9_the_first_retry_after_a_broken_connection_is_immediate_and_the_next_ones_w
     }
 }
 
+/// Returns a failure in which the store asks to wait for so many milliseconds.
+fn busy(wait: u64) -> Result<Answer, StoreError> {
+    let failure = Failure::new(Cause::Throttled, "busy");
+    Err(StoreError::Unknown(Failure { retry_after: Some(ms(wait)), ..failure }))
+}
+
+#[test]
+fn r9_a_wait_that_the_store_asks_for_is_kept_where_it_leaves_time_for_an_attempt() {
+    // What is left of the belief when the first renewal fails, but for one attempt.
+    let longest = DEADLINE - RETRY - REQUEST;
+    for (asked, waited) in [
+        (0, RETRY / 4),
+        (RETRY / 4 + 1, RETRY / 4 + 1),
+        (longest, longest),
+        (longest + 1, RETRY / 4),
+    ] {
+        let mut bench = Bench::leader();
+        bench.next("renew");
+        bench.answer(busy(asked));
+        assert_eq!(bench.state(), State::Jeopardy);
+        assert_eq!(bench.next("renew"), waited, "{asked}");
+        bench.answer(Ok(Answer::Done));
+        assert_eq!(bench.state(), State::Leader, "in time");
+    }
+}
+
 #[test]
 fn r9_the_faster_clock_makes_a_renewal_due() {
     for forward in

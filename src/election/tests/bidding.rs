@@ -377,3 +377,27 @@ fn r9_one_of_many_tries_an_unknown_bid_again_after_a_share_of_the_pace() {
         assert_eq!(bench.next("acquire"), waited, "jitter {jitter}");
     }
 }
+
+#[test]
+fn the_holder_of_a_lease_without_an_end_is_not_the_one_that_the_record_names() {
+    let endless = |free| {
+        let Answer::Snapshot(seen) = snapshot(free, Some(7)) else { unreachable!() };
+        Answer::Snapshot(Snapshot { ends_in: Some(Duration::MAX), ..seen })
+    };
+    let mut bench = Bench::new(config());
+    bench.answer(Ok(held(Some(7))));
+    assert!(bench.election.status().holder.is_some());
+    for (answer, has_no_end) in [
+        (endless(false), true),
+        (held(Some(7)), false),
+        (endless(false), true),
+        (free(Some(7)), false),
+    ] {
+        bench.next("read");
+        bench.answer(Ok(answer));
+        let status = bench.election.status();
+        // Once it is being broken, the store no longer says that it has no end.
+        assert_eq!(status.holder, None);
+        assert_eq!(status.store.lease_has_no_end, has_no_end);
+    }
+}

@@ -111,8 +111,7 @@ pub fn failing(failures: u32, words: &str) -> StoreHealth {
         last_success: Some(now()),
         failures,
         last_failure: Some(Arc::new(StoreError::Unknown(failure))),
-        failing_writes: None,
-        moved_to: None,
+        ..StoreHealth::default()
     }
 }
 
