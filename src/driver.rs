@@ -129,6 +129,9 @@ impl Driver {
             Event::Answered(Answered { id, mut answer }) => {
                 self.admit(&mut answer);
                 self.log.answered(&answer, (self.now)());
+                let expires = self.store.credential_expires();
+                self.metrics.credential_expires(expires);
+                self.log.credential(expires, (self.now)());
                 (Input::Answer { id, answer }, None)
             }
             Event::Message(Message::Input { input, reply }) => (input, reply),

@@ -11,6 +11,8 @@ use prometheus::{
     Opts, Registry, TextEncoder,
 };
 
+use time::OffsetDateTime;
+
 use crate::clock::Moment;
 use crate::config::Timings;
 use crate::election::{Op, Reason, State, Transition};
@@ -62,6 +64,7 @@ struct Series {
     requests: IntCounterVec,
     durations: HistogramVec,
     last_success: Gauge,
+    credential_expiry: Gauge,
     failures: IntGauge,
     settings: GaugeVec,
     file_errors: IntCounter,
@@ -105,6 +108,10 @@ impl Metrics {
             last_success: registrar.seconds(
                 "tenure_store_last_success_timestamp_seconds",
                 "When the store last answered, in unix time; 0 before the first answer.",
+            ),
+            credential_expiry: registrar.seconds(
+                "tenure_store_credential_expiry_timestamp_seconds",
+                "When the credential for the store expires, in unix time; 0 if it does not, or is renewed.",
             ),
             failures: registrar.gauge(
                 "tenure_store_consecutive_failures",
@@ -205,6 +212,12 @@ impl Metrics {
         if let Some(requests) = &self.0.route_requests {
             requests.with_label_values(&[outcome]).inc();
         }
+    }
+
+    /// Sets when the credential for the store expires.
+    pub(crate) fn credential_expires(&self, at: Option<OffsetDateTime>) {
+        let at = at.map_or(0.0, |it| it.unix_timestamp() as f64);
+        self.0.credential_expiry.set(at);
     }
 
     /// Returns all series as Prometheus text, judged at `now`. `dropped_lines` is the total of

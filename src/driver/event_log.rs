@@ -3,15 +3,21 @@
 
 use std::time::Duration;
 
+use time::OffsetDateTime;
+
 use crate::clock::Moment;
 use crate::election::{Answer, Holder, Notice, Status, StoreHealth, Transition};
 use crate::lease::text::INVALID_NAME;
 use crate::lease::{Anomaly, Cause, StoreError, Successor};
 use crate::status::HolderJudgement;
-use crate::status::document::HolderDocument;
+use crate::status::document::{HolderDocument, rfc3339};
+use crate::status::words::spoken;
 
 /// How often an error that a person must mend is logged as a warning.
 const REMINDER: Duration = Duration::from_secs(60);
+
+/// How long before its end a credential is logged.
+const WEEK: time::Duration = time::Duration::WEEK;
 
 /// Tracks the last error, so that it is not logged again.
 #[derive(Debug, Default)]
@@ -28,6 +34,8 @@ pub struct EventLog {
     warned_at: Option<Moment>,
     /// How another holder was judged that may not be named as the leader, at the last turn.
     doubted: Option<HolderJudgement>,
+    /// The end of the credential that was last logged, and when.
+    expiry: Option<(OffsetDateTime, Moment)>,
 }
 
 impl EventLog {
@@ -61,6 +69,38 @@ impl EventLog {
             self.repeats = 0;
         }
         self.warned = Some(now);
+    }
+
+    /// Logs a credential that expires within a week each day, and as a warning each ten minutes of its
+    /// last hour.
+    pub(super) fn credential(&mut self, expires: Option<OffsetDateTime>, now: Moment) {
+        let Some(end) = expires else { return };
+        let left = end - now.date();
+        let period = match left {
+            _ if left.is_negative() || left > WEEK => return,
+            _ if left < time::Duration::HOUR => Duration::from_secs(600),
+            _ => Duration::from_secs(86_400),
+        };
+        let is_known = |(known, then): (OffsetDateTime, Moment)| {
+            known == end && then.elapsed_max(now) < period
+        };
+        if self.expiry.is_some_and(is_known) {
+            return;
+        }
+        self.expiry = Some((end, now));
+        let (expires, rest) = (rfc3339(end), spoken(left.unsigned_abs()));
+        if left < time::Duration::HOUR {
+            tracing::warn!(
+                expires,
+                "the credential for the store expires in {rest}: replace it now, or this instance loses \
+                 the store"
+            );
+        } else {
+            tracing::info!(
+                expires,
+                "the credential for the store expires in {rest}: replace it before then"
+            );
+        }
     }
 
     /// Logs how often the last error occurred once the store is healthy again.
@@ -245,6 +285,34 @@ mod tests {
             }
         });
         text.lines().map(|it| if it.contains(" WARN ") { 'W' } else { 'd' }).collect()
+    }
+
+    #[test]
+    fn a_credential_that_expires_within_a_week_is_logged_each_day_and_warned_of_in_its_last_hour() {
+        const HOUR: u64 = 3_600;
+        let end = OffsetDateTime::UNIX_EPOCH + Duration::from_secs(200 * HOUR);
+        let levels = |events: &dyn Fn(&mut EventLog)| -> String {
+            let text = logged(|log| events(log));
+            text.lines().map(|it| if it.contains(" WARN ") { 'W' } else { 'I' }).collect()
+        };
+        let from = |begin: u64| {
+            levels(&|log| {
+                for now in (begin..201 * HOUR).step_by(2) {
+                    log.credential(Some(end), at(now));
+                }
+            })
+        };
+        assert_eq!(from(0), "IIIIIIIWWWWWW");
+        assert_eq!(from(199 * HOUR - 2), "IWWWWWW");
+        assert_eq!(from(200 * HOUR + 2), "", "its requests fail then");
+        let renewed = levels(&|log| {
+            for (now, end) in [(0, Some(end)), (100, Some(end)), (150, Some(end)), (150, None)] {
+                log.credential(end, at(now * HOUR));
+            }
+            let end = OffsetDateTime::UNIX_EPOCH + Duration::from_secs(250 * HOUR);
+            log.credential(Some(end), at(150 * HOUR));
+        });
+        assert_eq!(renewed, "III", "the new one too");
     }
 
     #[test]

@@ -8,6 +8,7 @@ use testkit::processes::process;
 use std::time::Duration;
 
 use azurite::KEY;
+use blob_server::BlobServer;
 use process::{Process, until};
 use rustix::process::Signal;
 
@@ -69,6 +70,34 @@ async fn a_trace_level_log_shows_no_key_no_signature_and_no_lease_id() {
             assert!(line.is_none(), "{telltale}: {line:?}");
         }
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_signature_that_is_about_to_expire_is_in_the_metrics_and_a_warning() {
+    let server = BlobServer::start_live().await;
+    server.require(Proof::Sas("SECRET".to_owned()));
+    let end = tenure::clock::now().date() + Duration::from_secs(30 * 60);
+    let (end, unix) = (end.date(), end.replace_nanosecond(0).unwrap());
+    let time = unix.time();
+    let shown = format!("{end}T{:02}:{:02}:{:02}Z", time.hour(), time.minute(), time.second());
+    let sas = format!("sv=2023-11-03&se={shown}&sig=SECRET");
+    let arguments =
+        ["--store", "azure://devstoreaccount1/locks", "--azure-endpoint", server.endpoint.as_str()];
+    let candidate = Process::run("c0", &arguments, &[("AZURE_STORAGE_SAS_TOKEN", &sas)]);
+    let line = until(Duration::from_secs(30), "the warning", || {
+        candidate
+            .log()
+            .lines()
+            .find(|it| it.contains("the credential for the store expires"))
+            .map(str::to_owned)
+    });
+    assert!(line.contains("WARN") && line.contains(&shown) && !line.contains("SECRET"), "{line}");
+    let (_, metrics) = candidate.get("/metrics").unwrap();
+    let metric = metrics
+        .lines()
+        .find(|it| it.starts_with("tenure_store_credential_expiry_timestamp_seconds{"))
+        .and_then(|it| it.rsplit(' ').next()?.parse::<f64>().ok());
+    assert_eq!(metric, Some(unix.unix_timestamp() as f64));
 }
 
 #[tokio::test]

@@ -66,6 +66,7 @@ fn routine_series_exist_from_the_start_at_0_with_both_labels() {
         "tenure_term",
         "tenure_valid_seconds",
         "tenure_store_last_success_timestamp_seconds",
+        "tenure_store_credential_expiry_timestamp_seconds",
         "tenure_store_consecutive_failures",
         "tenure_status_file_errors_total",
         "tenure_log_lines_dropped_total",
