@@ -15,7 +15,7 @@ mod activity;
 mod candidates;
 pub mod document;
 mod holder;
-mod leader;
+pub(crate) mod leader;
 mod maintenance;
 mod probe_state;
 pub mod publish_acks;

@@ -2,9 +2,7 @@
 
 use super::document::Document;
 use super::terminal::{Colour, Style, harmless};
-
-/// What is said of a leader whose renewals cannot be seen.
-const UNSEEN: &str = "; it holds the lease, whose renewals cannot be seen here";
+use crate::status::leader::UNSEEN;
 
 /// Formats who leads, as far as the document tells.
 pub(super) fn leader(document: &Document, style: Style) -> String {
@@ -22,7 +20,7 @@ pub(super) fn leader(document: &Document, style: Style) -> String {
     if is_own {
         text.push_str(", this instance");
     } else if document.is_unseen() {
-        text.push_str(UNSEEN);
+        text.push_str(&format!("; {UNSEEN}"));
     }
     text
 }

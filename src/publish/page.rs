@@ -16,13 +16,17 @@ use axum::response::{IntoResponse, Response};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
+use alarm::{Alarm, Tone};
+
 use crate::clock::Moment;
 use crate::election::{Standing, State};
 use crate::lease::text::is_printable;
 use crate::status::document::{Document, HealthDocument, StoreDocument, rfc3339};
+use crate::status::leader::UNSEEN;
 use crate::status::words::{self, spoken};
-use crate::status::{About, Published, Role, whole_ms};
+use crate::status::{About, HolderJudgement, Published, Role, whole_ms};
 
+mod alarm;
 mod candidates;
 
 const FRAME: &str = include_str!("page/page.html");
@@ -33,14 +37,17 @@ const SCRIPT: &str = include_str!("page/page.js");
 /// hashes, and send requests to its origin. A change of script or style needs a new hash here,
 /// which the tests print.
 const POLICY: &str = "default-src 'none'; script-src \
-                      'sha256-zOqiICM6QpreURCoNs9NqACaIKf1pzgyx9JJCzf/88g='; style-src \
-                      'sha256-gEpK32pQhj1qECQDiaocUasnYAaPc9vxPjrNGNvDiYs='; img-src data:; \
+                      'sha256-N9tzBeYSU9WVZ4Vf8wmoW3o8ynu1jln6sD3IyCTO+xg='; style-src \
+                      'sha256-7Lm4nt8wR8fYRgXO/Tr1YCAzvKiJHtOhfMqRPsB6k3Q='; img-src data:; \
                       connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors \
                       'none'; require-trusted-types-for 'script'";
 
 /// How long the page may show the status of a passive instance: two and a half times the longest
 /// interval between two events.
 const PASSIVE_HOLDS_MS: u64 = 25_000;
+
+/// How long it may show a status in which the leader is in doubt.
+const DOUBT_HOLDS_MS: u64 = 2_000;
 
 /// Names with more characters do not fit on a line in the largest type.
 const LONG_NAME: usize = 20;
@@ -71,22 +78,27 @@ pub(super) fn is_wanted(accept: &str) -> bool {
 fn page(published: &Published, about: &About, now: Moment) -> String {
     let document = published.document(about, now);
     let active = document.role == Role::Active;
-    let holds = if active { document.valid_for_ms } else { PASSIVE_HOLDS_MS };
     let election = escaped(&document.election);
-    let leader = leader(&document);
+    let leader = document.leader();
+    let alarm = Alarm::of(&document);
+    let tone = alarm.as_ref().map_or(if active { Tone::Live } else { Tone::Calm }, |it| it.tone);
     let heard = document.store.last_success_ms_ago.is_some();
     let doubt = doubt(&document);
-    let unknown = if heard && document.holder.is_none() { "No leader known" } else { "Unknown" };
+    let unknown = match &document.holder {
+        None if heard => "No leader known",
+        Some(it) if it.leaving.is_some() && !it.stale => "No leader",
+        _ => "Unknown",
+    };
     // A passive instance with a term knows that its own leadership has ended.
     let (label, leads) = match (document.role, document.term) {
         (Role::Active, _) => ("Leader", "leads"),
-        (Role::Passive, Some(_)) => ("Led until now", "led"),
-        (Role::Passive, None) if leader.is_none() => ("Leader", "leads"),
-        (Role::Passive, None) => ("Leader at last contact", "leads"),
+        (Role::Passive, Some(_)) if leader.is_some() => ("Led until now", "led"),
+        (Role::Passive, _) => ("Leader", "leads"),
     };
+    let jeopardy = if document.state == State::Jeopardy.as_str() { "Jeopardy: " } else { "" };
     let title = leader.map_or_else(
         || format!("{unknown}: {election}"),
-        |it| format!("{} {leads} {election}", escaped(it)),
+        |it| format!("{jeopardy}{} {leads} {election}", escaped(it)),
     );
     let holder = document.holder.as_ref().filter(|it| Some(&*it.identity) == leader);
     let address = holder.and_then(|it| it.address.as_deref()).map(|it| {
@@ -96,18 +108,22 @@ fn page(published: &Published, about: &About, now: Moment) -> String {
     let long = leader.is_some_and(|it| it.chars().count() > LONG_NAME);
     fill(&[
         ("title", &title),
-        ("icon", icon(active)),
+        ("icon", tone.icon()),
+        ("unknown", Tone::Calm.icon()),
+        ("tone", tone.as_str()),
+        ("band", &alarm.map(|it| it.band()).unwrap_or_default()),
         ("style", STYLE),
         ("script", SCRIPT),
         ("index", &document.index.to_string()),
         ("role", document.role.as_str()),
-        ("holds", &holds.to_string()),
+        ("holds", &holds_ms(published, &document, now).to_string()),
         ("election", &election),
         ("label", label),
+        ("last", if leader.is_some() { "Leader at last contact" } else { "At last contact" }),
         ("long", if long { " class=\"long\"" } else { "" }),
         ("leader", &leader.map_or_else(|| unknown.to_owned(), escaped)),
-        ("address", doubt.or(address).as_deref().unwrap_or_default()),
-        ("warn", if document.state == State::Jeopardy.as_str() { " warn" } else { "" }),
+        ("address", address.as_deref().unwrap_or_default()),
+        ("doubt", doubt.as_deref().unwrap_or_default()),
         ("say", &say(&document)),
         ("left", &left(published, &document)),
         ("facts", &facts(published, &document, now)),
@@ -120,15 +136,27 @@ fn page(published: &Published, about: &About, now: Moment) -> String {
     ])
 }
 
-/// Returns the leader: this instance if it is active, else the holder that was last seen, unless
-/// that is too long ago.
-fn leader<'a>(document: &'a Document<'_>) -> Option<&'a str> {
-    document.leader()
+/// Returns how long the page may show this status: until its judgement changes by the clock alone. Figures
+/// in a sentence about a leader in doubt are those of the answer, so it is asked for each second.
+fn holds_ms(published: &Published, document: &Document<'_>, now: Moment) -> u64 {
+    match document.role {
+        Role::Active => document.valid_for_ms,
+        Role::Passive if document.leader().is_none() => DOUBT_HOLDS_MS,
+        Role::Passive => HolderJudgement::until_change(&published.status, now)
+            .map_or(PASSIVE_HOLDS_MS, |it| whole_ms(it).min(PASSIVE_HOLDS_MS)),
+    }
 }
 
 /// Renders why no leader is named, or what is not known of the one that is.
 fn doubt(document: &Document<'_>) -> Option<String> {
-    document.doubt().map(|it| format!("<p class=\"soft\">{}</p>\n", escaped(&it)))
+    let unseen = || document.is_unseen().then(|| UNSEEN.to_owned());
+    let mut text = escaped(&document.doubt().or_else(unseen)?);
+    if let Some(last) = &document.last_holder
+        && let Ok(until) = OffsetDateTime::parse(&last.until, &Rfc3339)
+    {
+        text = text.replacen(&words::utc(&last.until), &date(until), 1);
+    }
+    Some(format!("<p class=\"doubt\">{}</p>\n", while_known(&text)))
 }
 
 /// Describes what this instance does, in a sentence.
@@ -149,10 +177,14 @@ fn say(document: &Document<'_>) -> String {
 /// Renders the rest of a leadership or a drain as a countdown, with a progress bar if the total is
 /// known.
 fn left(published: &Published, document: &Document<'_>) -> String {
-    let (ms, words) = match (document.role, document.drain_remaining_ms) {
-        (Role::Active, _) => (document.valid_for_ms, "left, unless renewed"),
-        (_, Some(ms)) => (ms, "left to finish its work as leader"),
-        (_, None) => return String::new(),
+    let (ms, words) = match (document.role, document.drain_remaining_ms, document.leaderless_ms) {
+        (Role::Active, ..) => (document.valid_for_ms, "left, unless renewed"),
+        (_, Some(ms), _) => (ms, "left to finish its work as leader"),
+        (_, None, Some(ms)) => {
+            let words = while_known(&format!("<b>{}</b> without a leader", ago(ms)));
+            return format!("<div class=\"left\">{words}</div>\n");
+        }
+        (_, None, None) => return String::new(),
     };
     let mut text = format!(
         "<div class=\"left\"><b data-left=\"{ms}\">{}</b> {}",
@@ -192,7 +224,7 @@ fn facts(published: &Published, document: &Document<'_>, now: Moment) -> String 
         let label = "<span data-over=\"Led since\">Leads since</span>";
         fact(&mut text, label, &date(since.date()), &[words]);
     } else if let (None, Some(seen), Some(_)) =
-        (document.term, published.holder_seen, leader(document))
+        (document.term, published.holder_seen, document.leader())
     {
         let words = while_known(&format!("for {}", ago(whole_ms(seen.elapsed_max(now)))));
         fact(&mut text, "Seen as leader since", &date(seen.date()), &[words]);
@@ -302,7 +334,11 @@ fn past(document: &Document<'_>) -> String {
     for it in &document.transitions {
         let at = OffsetDateTime::parse(&it.at, &Rfc3339).map_or_else(|_| it.at.to_string(), date);
         let term = it.term.map(|it| format!("term {it}")).unwrap_or_default();
-        let on = if matches!(&*it.to, "leader" | "jeopardy") { " class=\"on\"" } else { "" };
+        let on = match &*it.to {
+            "leader" => " class=\"on\"",
+            "jeopardy" => " class=\"risk\"",
+            _ => "",
+        };
         let _ = writeln!(
             text,
             "<tr><td>{at}</td><td><b{on}>{}</b></td><td>{}</td><td>{term}</td></tr>",
@@ -320,17 +356,6 @@ fn links() -> String {
     })
 }
 
-/// Returns an icon, a dot that is filled if active.
-fn icon(active: bool) -> &'static str {
-    if active {
-        "%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 16 16'%3E\
-         %3Ccircle cx='8' cy='8' r='7' fill='%2312a068'/%3E%3C/svg%3E"
-    } else {
-        "%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 16 16'%3E\
-         %3Ccircle cx='8' cy='8' r='5.5' fill='none' stroke='%238a857c' stroke-width='3'/%3E%3C/svg%3E"
-    }
-}
-
 /// Marks text that is hidden when the validity of the response is over.
 fn while_known(text: &str) -> String {
     format!("<span data-over=\"\">{text}</span>")
@@ -341,13 +366,13 @@ fn ago(ms: u64) -> String {
     format!("<span data-ago=\"{ms}\">{}</span>", spoken(Duration::from_millis(ms)))
 }
 
-/// Renders a date in UTC: the day, then the time.
+/// Renders a date in UTC, which the script replaces by that of the reader's zone: the day, then the time.
 fn date(date: OffsetDateTime) -> String {
     let date = date.checked_to_offset(time::UtcOffset::UTC).unwrap_or(date);
     let (hour, minute, second) = date.to_hms();
     let month = date.month().to_string();
     format!(
-        "<time datetime=\"{}\">{} {} {hour:02}:{minute:02}:{second:02}</time>",
+        "<time datetime=\"{}\">{} {} {hour:02}:{minute:02}:{second:02} UTC</time>",
         rfc3339(date),
         date.day(),
         &month[..3],

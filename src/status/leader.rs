@@ -7,6 +7,9 @@ use super::Role;
 use super::document::{Document, HolderDocument, LastHolderDocument};
 use super::words::{self, spoken};
 
+/// What is said of a leader whose renewals cannot be seen.
+pub(crate) const UNSEEN: &str = "it holds the lease, whose renewals cannot be seen here";
+
 impl HolderDocument<'_> {
     /// Returns whether it may be named as the leader.
     #[must_use]

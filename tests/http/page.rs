@@ -86,8 +86,9 @@ async fn the_last_holder_is_named_while_no_leader_is_known() {
     server.feed().change(Status { lease, ..of(Standing::Standby) });
     let body = page(&server).await.body;
     assert!(body.contains("<title>No leader known: orders</title>"), "{body}");
-    let last = format!("(last: orders-1, term {TERM}, until 09:00:02 UTC)");
-    assert!(body.contains(&last), "{body}");
+    let last =
+        format!("(last: orders-1, term {TERM}, until <time datetime=\"2026-11-20T09:00:02Z\">");
+    assert!(body.contains(&last) && body.contains("20 Nov 09:00:02 UTC</time>)"), "{body}");
 }
 
 #[tokio::test]

@@ -5,8 +5,10 @@ use testkit::tools::chromium;
 
 use chromium::{Chromium, keep};
 use server::Server;
-use status::{Feed, candidate, failing, holder, in_jeopardy, ms, now, pass, status as of, table};
-use tenure::election::{Standing, Status};
+use status::{
+    Feed, candidate, failing, holder, in_jeopardy, ms, now, pass, renewals, status as of, table,
+};
+use tenure::election::{Ending, LastHolder, LeaseView, Standing, Status};
 use tenure::status::CandidateEntry;
 
 use crate::page::{TERM, life, serving, they_lead, we_drain, we_lead};
@@ -107,75 +109,217 @@ async fn the_page_is_complete_and_reloads_without_javascript() {
     assert_eq!(chromium.complaints, Vec::<String>::new());
 }
 
-/// Returns the elements of the page whose contrast with the background is below 4.5, the minimum of
+/// Returns the elements of the page whose contrast with what is behind them is below 4.5, the minimum of
 /// WCAG.
 const FAINT: &str = "(() => {
-  const light = (colour) => colour.match(/[\\d.]+/g).slice(0, 3).map((it) => it / 255)
+  const light = (colour) => colour.match(/[\\d.]+/g).slice(0, 3)
+    .map((it) => colour.startsWith('color(') ? +it : it / 255)
     .map((it) => it <= 0.04045 ? it / 12.92 : ((it + 0.055) / 1.055) ** 2.4)
     .reduce((sum, it, at) => sum + it * [0.2126, 0.7152, 0.0722][at], 0);
-  const paper = light(getComputedStyle(document.body).backgroundColor);
-  return [...document.querySelectorAll('body *')].filter((it) => {
-    const ink = light(getComputedStyle(it).color);
+  const behind = (it) => {
+    const colour = getComputedStyle(it).backgroundColor;
+    return colour === 'rgba(0, 0, 0, 0)' ? behind(it.parentElement) : light(colour);
+  };
+  return [...document.querySelectorAll('body :not(progress)')].filter((it) => {
+    const [ink, paper] = [light(getComputedStyle(it).color), behind(it)];
     return (Math.max(ink, paper) + 0.05) / (Math.min(ink, paper) + 0.05) < 4.5;
   }).map((it) => it.outerHTML);
 })()";
 
+/// What the page shows of a state: its tone, title and band, with the runbook, and more words.
+type Shown = (&'static str, &'static str, &'static str, &'static [&'static str]);
+
+/// Returns every state that the page signals, by name, as it is shown now.
+fn states(name: &str, server: &Server) -> Shown {
+    let feed = server.feed();
+    let failing = |failures| {
+        failing(
+            failures,
+            "the store did not answer a read within 2s: myaccount.blob.core.windows.net",
+        )
+    };
+    match name {
+        "starting" => ("calm", "Unknown: orders", "", &["has not reached the store yet"]),
+        "leader" => {
+            feed.remember(life());
+            feed.change(we_lead(10_000));
+            pass(ms(1_877));
+            (
+                "live",
+                "us leads orders",
+                "",
+                &["This instance is the leader.", "left, unless renewed"],
+            )
+        }
+        "jeopardy" => {
+            let holder = holder("us", Some("10.0.3.7:8080"), TERM);
+            let standing = in_jeopardy(TERM, ms(10_000));
+            feed.change(Status { store: failing(1), holder, ..of(standing) });
+            pass(ms(4_100));
+            (
+                "warn",
+                "Jeopardy: us leads orders",
+                "In jeopardy: renewals fail Runbook TenureRenewalsFailing",
+                &["leads, but renewals fail", "left, unless renewed"],
+            )
+        }
+        "draining" => {
+            let mut status = we_drain();
+            status.lease.is_own = true;
+            feed.change(status);
+            pass(ms(2_200));
+            (
+                "warn",
+                "No leader: orders",
+                "The leader hands over",
+                &["us, this instance, is draining", "left to finish its work as leader"],
+            )
+        }
+        "standby" => {
+            feed.change(they_renew());
+            feed.report_candidates(table([
+                CandidateEntry {
+                    address: Some("10.0.3.8:8080".to_owned()),
+                    zone: Some("westeurope-1".to_owned()),
+                    ..candidate("web-4042", "leader")
+                },
+                CandidateEntry { heir: true, ..candidate("us", "standby") },
+                CandidateEntry {
+                    failing: Some("http://127.0.0.1:8080/healthz: connection refused".to_owned()),
+                    ..candidate("web-3", "unhealthy")
+                },
+                CandidateEntry {
+                    connected: false,
+                    gone: true,
+                    contact_ms_ago: 192_000,
+                    ..candidate("web-4", "standby")
+                },
+                candidate("us", "standby"),
+            ]));
+            feed.record(|it| {
+                let own = it.candidates.as_mut().unwrap();
+                let mut all = own.candidates.to_vec();
+                all[4].instance = "us-2".to_owned();
+                own.candidates = all.into();
+            });
+            (
+                "calm",
+                "web-4042 leads orders",
+                "",
+                &[
+                    "ready to take over",
+                    "gone for 3m12s",
+                    "another live instance has this identity",
+                    "https://acct.blob.core.windows.net/box/orders",
+                ],
+            )
+        }
+        "unseen" => {
+            feed.record(|it| it.candidates = None);
+            feed.change(they_lead("web-4042"));
+            ("calm", "web-4042 leads orders", "", &["whose renewals cannot be seen here"])
+        }
+        "overdue" => {
+            let led = they_renew();
+            pass(ms(7_000));
+            feed.change(Status { store: of(Standing::Standby).store, ..led });
+            (
+                "warn",
+                "Unknown: orders",
+                "The leader is overdue Runbook TenureNoLeader",
+                &["web-4042 has not renewed for 7.0s; its lease ends in at most 8.0s"],
+            )
+        }
+        "unknown" => {
+            let led = they_renew();
+            pass(ms(12_000));
+            feed.change(Status { store: failing(6), ..led });
+            pass(ms(12_000));
+            (
+                "warn",
+                "Unknown: orders",
+                "It is not known who leads Runbook TenureStoreFailing",
+                &["last seen: web-4042", "requests to the store fail"],
+            )
+        }
+        "no leader" => {
+            let holder = holder("web-4042", None, TERM).expect("a holder");
+            let ending = Some(Ending::Expired);
+            let last_holder = Some(LastHolder { holder, until: now(), ending });
+            let leaderless = Some(now());
+            let lease = LeaseView { last_holder, leaderless, ..LeaseView::default() };
+            pass(ms(12_000));
+            feed.change(Status { lease, ..of(Standing::Standby) });
+            (
+                "down",
+                "No leader known: orders",
+                "No leader Runbook TenureNoLeader",
+                &["without a leader", "last: web-4042", "+05:30"],
+            )
+        }
+        "unhealthy" => {
+            feed.change(Status { standing: Standing::Unhealthy, ..they_renew() });
+            (
+                "warn",
+                "web-4042 leads orders",
+                "This instance is unhealthy Runbook TenureNoStandby",
+                &["is unhealthy and does not compete"],
+            )
+        }
+        "store fails" => {
+            feed.change(Status { store: failing(1), ..they_renew() });
+            (
+                "warn",
+                "web-4042 leads orders",
+                "Requests to the store fail Runbook TenureStoreFailing",
+                &["requests to the store fail"],
+            )
+        }
+        "endless" => {
+            let long = "W".repeat(128);
+            feed.change(Status { store: failing(3), ..they_lead(&long) });
+            let longest = || Some(long.clone());
+            let (failing, zone, address) = (longest(), longest(), longest());
+            feed.report_candidates(table([CandidateEntry {
+                failing,
+                zone,
+                address,
+                ..candidate(&long, "standby")
+            }]));
+            ("warn", "", "Requests to the store fail Runbook TenureStoreFailing", &[])
+        }
+        other => panic!("{other}"),
+    }
+}
+
+/// Returns the status of a standby that sees the leader renew.
+fn they_renew() -> Status {
+    let mut status = they_lead("web-4042");
+    status.lease.renewals = renewals();
+    status
+}
+
 #[tokio::test]
-async fn the_page_is_legible_in_light_and_dark_mode_on_desktops_and_phones() {
+async fn each_state_is_signalled_and_legible_in_light_and_dark_mode_on_desktops_and_phones() {
     let server = serving(of(Standing::Starting)).await;
     let mut chromium = Chromium::start().await;
-    for name in ["begin", "leader", "standby", "jeopardy", "draining", "endless"] {
-        match name {
-            "leader" => {
-                server.feed().remember(life());
-                server.feed().change(we_lead(10_000));
-                pass(ms(1_877));
-            }
-            "standby" => {
-                server.feed().change(they_lead("orders-7d9f6c5b8-x2xkq"));
-                let ill = "http://127.0.0.1:8080/healthz: connection refused".to_owned();
-                server.feed().report_candidates(table([
-                    CandidateEntry {
-                        address: Some("10.0.3.8:8080".to_owned()),
-                        zone: Some("westeurope-1".to_owned()),
-                        ..candidate("orders-7d9f6c5b8-x2xkq", "leader")
-                    },
-                    CandidateEntry { heir: true, ..candidate("us", "standby") },
-                    CandidateEntry { failing: Some(ill), ..candidate("orders-3", "unhealthy") },
-                    CandidateEntry {
-                        connected: false,
-                        contact_ms_ago: 192_000,
-                        ..candidate("orders-4", "standby")
-                    },
-                ]));
-            }
-            "jeopardy" => {
-                let store = failing(
-                    3,
-                    "the store did not answer a renewal within 2s: myaccount.blob.core.windows.net",
-                );
-                let holder = holder("us", None, TERM);
-                let standing = in_jeopardy(TERM, ms(10_000));
-                server.feed().change(Status { store, holder, ..of(standing) });
-                pass(ms(4_100));
-            }
-            "draining" => {
-                server.feed().change(we_drain());
-                pass(ms(2_200));
-            }
-            "endless" => {
-                server.feed().change(Status {
-                    store: failing(3, &"e".repeat(500)),
-                    ..they_lead(&"W".repeat(128))
-                });
-                let longest = || Some("W".repeat(128));
-                let (failing, zone, address) = (longest(), longest(), longest());
-                let longest = candidate(&"W".repeat(128), "standby");
-                let longest = CandidateEntry { failing, zone, address, ..longest };
-                server.feed().report_candidates(table([longest]));
-            }
-            _ => {}
-        }
+    let zone = serde_json::json!({"timezoneId": "Asia/Kolkata"});
+    chromium.call("Emulation.setTimezoneOverride", zone).await;
+    for name in [
+        "starting",
+        "leader",
+        "jeopardy",
+        "draining",
+        "standby",
+        "unseen",
+        "overdue",
+        "unknown",
+        "no leader",
+        "unhealthy",
+        "store fails",
+        "endless",
+    ] {
+        let (tone, title, band, more) = states(name, &server);
         let mut papers = Vec::new();
         for (size, width, height) in [("desk", 1_100, 800), ("phone", 360, 740)] {
             for scheme in ["light", "dark"] {
@@ -190,6 +334,49 @@ async fn the_page_is_legible_in_light_and_dark_mode_on_desktops_and_phones() {
             }
         }
         assert_ne!(papers[0], papers[1], "night is not day");
+        assert_eq!(chromium.value("document.body.dataset.tone").await, tone, "{name}");
+        let shown = "document.querySelector('.band')?.textContent ?? ''";
+        assert_eq!(chromium.value(shown).await, band, "{name}");
+        let text = chromium.text().await;
+        for words in more {
+            assert!(text.contains(words), "{name}: {words} in {text}");
+        }
+        if !title.is_empty() {
+            assert_eq!(chromium.value("document.title").await, title, "{name}");
+        }
+        let link = "document.querySelector('.band a')?.href ?? ''";
+        let link = chromium.value(link).await.as_str().unwrap().to_owned();
+        let runbook = band.split_once("Runbook ").map(|(_, it)| it);
+        let expected = runbook.map(|it| format!("https://tenure.dev/docs/runbooks/{it}.md"));
+        assert_eq!(link, expected.unwrap_or_default(), "{name}");
+        if let Some(it) = runbook {
+            let file = format!("{}/docs/runbooks/{it}.md", env!("CARGO_MANIFEST_DIR"));
+            assert!(std::path::Path::new(&file).is_file(), "{file}");
+        }
     }
     assert_eq!(chromium.complaints, Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn jeopardy_counts_down_and_the_time_without_a_leader_counts_up() {
+    let server = serving(of(Standing::Starting)).await;
+    let mut chromium = Chromium::start().await;
+    let figure = "parseFloat(document.querySelector('.left b').textContent)";
+    states("jeopardy", &server);
+    chromium.open(&url(&server)).await;
+    chromium.until(&format!("{figure} < 5.6")).await;
+    states("no leader", &server);
+    chromium.until("document.body.dataset.tone === 'down'").await;
+    // Each answer says 12 s, since the clock of the server stands.
+    chromium.until(&format!("{figure} >= 12")).await;
+    let (icon, title) = ("document.querySelector('link').href", "document.title");
+    assert!(chromium.value(icon).await.as_str().unwrap().contains("d3263a"), "a red icon");
+    assert_eq!(chromium.value(title).await, "No leader known: orders");
+    // Out of contact, it claims neither that nobody leads nor that the leader was seen.
+    chromium.offline(true).await;
+    chromium.until("document.body.dataset.tone === 'over'").await;
+    let text = chromium.text().await;
+    assert!(text.contains("At last contact") && !text.contains("without a leader"), "{text}");
+    assert!(!text.contains("Leader at last contact"), "{text}");
+    assert!(!chromium.value(icon).await.as_str().unwrap().contains("d3263a"), "a red icon");
 }

@@ -52,7 +52,11 @@ fn candidate(text: &mut String, it: &CandidateDocument<'_>, is_own: bool) {
     let heir = if it.heir { "<small class=\"next\">next in line</small>" } else { "" };
     let _ = write!(text, "<tr><th scope=\"row\">{}{heir}{more}</th>", escaped(&it.identity));
     let on = if it.role == Some(Role::Active) { " class=\"on\"" } else { "" };
-    let role = it.role.map_or("unknown", Role::as_str);
+    let role = match it.role {
+        _ if it.gone => "gone",
+        None if it.overdue => "overdue",
+        role => role.map_or("unknown", Role::as_str),
+    };
     let state = while_known(&format!(", {}", escaped(&it.state)));
     let role = format!("<b{on} data-over=\"unknown\">{role}</b>{state}");
     let (class, health) = match (&it.failing, it.role) {
@@ -63,6 +67,7 @@ fn candidate(text: &mut String, it: &CandidateDocument<'_>, is_own: bool) {
     let priority = it.priority.map_or("unknown".to_owned(), |it| it.to_string());
     let contact = match it.contact_ms_ago {
         _ if it.connected => while_known("connected"),
+        Some(ms) if it.gone => format!("gone for {}", ago(ms)),
         None => "never".to_owned(),
         Some(ms) => format!("{} ago", ago(ms)),
     };

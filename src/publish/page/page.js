@@ -18,6 +18,19 @@ addEventListener("DOMContentLoaded", () => {
     return Math.floor(s / 86400) + "d" + (Math.floor(s / 3600) % 24) + "h";
   };
 
+  // Dates in the zone of the reader, with its offset from UTC.
+  const two = (number) => String(number).padStart(2, "0");
+  const zoned = (page) => page.querySelectorAll("time").forEach((it) => {
+    const at = new Date(it.dateTime);
+    if (isNaN(at)) return;
+    const ahead = -at.getTimezoneOffset();
+    const offset = Math.abs(ahead);
+    const clock = [at.getHours(), at.getMinutes(), at.getSeconds()].map(two).join(":");
+    const zone = two(Math.floor(offset / 60)) + ":" + two(offset % 60);
+    const month = "Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec".split(" ")[at.getMonth()];
+    it.textContent = at.getDate() + " " + month + " " + clock + " " + (ahead < 0 ? "−" : "+") + zone;
+  });
+
   // Changes only what differs, so that a selection stays and only news is read aloud.
   const become = (mine, fresh) => {
     if (mine.nodeName !== fresh.nodeName) return mine.replaceWith(fresh);
@@ -49,11 +62,13 @@ addEventListener("DOMContentLoaded", () => {
     const holds = +body.dataset.holds;
     if (gone >= holds && body.dataset.role !== "over") {
       // Nothing here may be claimed any longer.
-      body.dataset.role = "over";
+      body.dataset.role = body.dataset.tone = "over";
       document.title = "Refreshing";
+      const icon = document.querySelector("link");
+      icon.href = icon.dataset.unknown;
       every("[data-over]", (it) => (it.textContent = it.dataset.over));
     }
-    if (gone > Math.max(holds / 2, 1000) && !document.hidden) ask();
+    if (gone > Math.min(Math.max(holds / 2, 1000), holds) && !document.hidden) ask();
   };
 
   let last = 0;
@@ -76,6 +91,7 @@ addEventListener("DOMContentLoaded", () => {
       const fresh = question.status === 200 && question.response;
       if (!fresh || !fresh.body.dataset.tenure) return every(".lost", (it) => (it.hidden = false));
       sent = then;
+      zoned(fresh);
       become(document.body, fresh.body);
       document.title = fresh.title;
       become(document.querySelector("link"), fresh.querySelector("link"));
@@ -108,6 +124,7 @@ addEventListener("DOMContentLoaded", () => {
 
   document.addEventListener("visibilitychange", tick);
   setInterval(tick, 100);
+  zoned(document);
   tick();
   listen();
 });
