@@ -3,7 +3,7 @@
 use testkit::faults::flood;
 use testkit::processes::process;
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use flood::{EARLY_HINTS, Flood};
 use process::{Process, until};
@@ -50,4 +50,32 @@ fn fault_38_a_flood_from_an_endpoint_fails_its_own_probe_or_webhook() {
         });
         assert!(leader.is_leader());
     }
+}
+
+#[test]
+fn a_probe_that_changes_without_end_cannot_fill_the_log() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("file");
+    std::fs::write(&file, "").unwrap();
+    let health = format!("file:{}", file.display());
+    let arguments = ["--store", "memory:", "--health", &health, "--health-interval", "20ms"];
+    let began = Instant::now();
+    let it = Process::run("a", &arguments, &[]);
+    // As a service does that is up and down: each change is a line.
+    until(PATIENCE, "lines are left out", || {
+        if file.exists() { std::fs::remove_file(&file) } else { std::fs::write(&file, "") }
+            .unwrap();
+        std::thread::sleep(Duration::from_millis(45));
+        let (_, text) = it.get("/metrics")?;
+        let dropped = |line: &&str| line.starts_with("tenure_log_lines_dropped_total");
+        let dropped: f64 = text.lines().find(dropped)?.rsplit(' ').next()?.parse().ok()?;
+        (dropped > 40.0).then_some(())
+    });
+    let log = it.log();
+    let most = 31 + began.elapsed().as_secs() / 2;
+    for word in ["health probe failed", "health probe succeeded"] {
+        let lines = log.lines().filter(|it| it.contains(word)).count() as u64;
+        assert!(lines <= most, "{lines} lines of {word:?}, and {most} at most: {log}");
+    }
+    assert!(log.contains("log lines were left out"), "{log}");
 }
