@@ -315,7 +315,7 @@ async fn a_malformed_secret_is_reported_with_its_setting() {
             AzureCredential::ConnectionString(SecretSource::Value(
                 "AccountName=other;AccountKey=U0VDUkVU".to_owned(),
             )),
-            "it is for the account other, but --store names devstoreaccount1",
+            "is for the account other, but --store names devstoreaccount1",
         ),
         (AzureCredential::Key(SecretSource::File("/nonexistent/key".into())), "/nonexistent/key"),
     ];
