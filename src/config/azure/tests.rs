@@ -1,6 +1,10 @@
 use proptest::prelude::*;
 
+use super::super::{Flags, Verb, load};
 use super::*;
+
+/// Where Azurite is without a setting.
+const AZURITE: &str = "http://127.0.0.1:10000/devstoreaccount1";
 
 fn picked(variables: &[(&str, &str)]) -> (String, Vec<Fault>) {
     let mut faults = Vec::new();
@@ -96,5 +100,44 @@ proptest! {
     #[test]
     fn no_endpoint_panics(text in "(https?://)?.{0,60}", insecure: bool) {
         let _ = endpoint(&text, insecure);
+    }
+}
+
+#[test]
+fn the_lock_follows_from_the_settings_and_what_is_unusual_is_warned_of() {
+    let string = "AZURE_STORAGE_CONNECTION_STRING";
+    let proxied = "UseDevelopmentStorage=true;DevelopmentStorageProxyUri=http://azurite";
+    let elsewhere = "http://azurite:10000/devstoreaccount1";
+    // The account, the endpoint in the settings, the connection string; the URL, and what is warned of.
+    for (account, endpoint, text, url, words) in [
+        ("acct", "", "AccountName=acct;AccountKey=a2V5", "https://acct.blob.core.windows.net", ""),
+        (
+            "acct",
+            "https://acct.blob.core.chinacloudapi.cn/",
+            "AccountName=acct;AccountKey=a2V5;EndpointSuffix=core.chinacloudapi.cn",
+            "https://acct.blob.core.chinacloudapi.cn",
+            "",
+        ),
+        (
+            "acct",
+            "https://other.blob.core.windows.net",
+            "AccountName=other;AccountKey=a2V5",
+            "https://other.blob.core.windows.net",
+            "the endpoint of the account other, but --store names acct",
+        ),
+        ("devstoreaccount1", "", "UseDevelopmentStorage=true", AZURITE, ""),
+        ("devstoreaccount1", "", proxied, elsewhere, "the connection string names http://azurite"),
+        ("devstoreaccount1", AZURITE, proxied, AZURITE, ""),
+    ] {
+        let environment = Environment::of([(string, text), ("TENURE_AZURE_ENDPOINT", endpoint)]);
+        let mut flags = Flags::from([("store", vec![format!("azure://{account}/box")])]);
+        flags.insert("azure-insecure-http", vec!["true".to_owned()]);
+        let loaded = load(&flags, &environment, Verb::Run).unwrap();
+        let competitors = loaded.settings.store.competitors();
+        assert!(competitors.ends_with(&format!(" {url}/box/default")), "{text}: {competitors}");
+        assert_eq!(competitors.contains("on this host"), url == AZURITE, "{competitors}");
+        let warnings: Vec<_> = loaded.warnings.iter().map(|it| &*it.problem).collect();
+        assert_eq!(warnings.len(), usize::from(!words.is_empty()), "{text}: {warnings:?}");
+        assert!(warnings.iter().all(|it| it.contains(words)), "{text}: {warnings:?}");
     }
 }
