@@ -91,7 +91,8 @@ impl Peers {
             retry_period,
             now,
         };
-        let announcer = Announcer { reporter, published: published.clone(), registry, sender, now };
+        let published = published.clone();
+        let announcer = Announcer { reporter, published, registry, sender, retry_period, now };
         let control = control.clone();
         Ok(Some(Self { announcer, announcements, preemption, subscriber, stream, control, now }))
     }

@@ -52,6 +52,12 @@ pub enum Reason {
 }
 
 impl Reason {
+    /// Returns the reason with this name; `None` if there is none.
+    #[must_use]
+    pub fn parse(name: &str) -> Option<Self> {
+        TRANSITIONS.iter().map(|(_, _, reason)| *reason).find(|it| it.as_str() == name)
+    }
+
     /// Returns the reason as a metric label and a log field.
     #[must_use]
     pub fn as_str(self) -> &'static str {
@@ -97,6 +103,12 @@ pub struct Transition {
 }
 
 impl Transition {
+    /// Returns whether the candidate leads no longer after it.
+    #[must_use]
+    pub fn ends_activity(&self) -> bool {
+        self.from.is_leading() && !self.to.is_leading()
+    }
+
     /// Returns whether it ends a leadership involuntarily.
     #[must_use]
     pub fn is_involuntary_loss(&self) -> bool {

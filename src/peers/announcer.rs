@@ -11,17 +11,18 @@ use tokio::time::sleep;
 
 use super::registry::Registry;
 use super::report::Reporter;
+use super::stream::GRACE;
 use crate::clock::Moment;
 use crate::driver::Control;
-use crate::election::{Reason, Standing};
+use crate::election::{Reason, Standing, Transition};
 use crate::lease::Nonce;
 use crate::status::{CandidateEntry, CandidateTable, Published};
 
 /// The time between two announcements of candidates, of which many may come at once.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// How often candidates that were connected too long ago are looked for.
-const AGING: Duration = Duration::from_secs(30);
+/// How often candidates are looked for that are gone by now, or were connected too long ago.
+const AGING: Duration = Duration::from_secs(5);
 
 /// What this instance announces at present.
 #[derive(Clone, Debug, Default)]
@@ -58,7 +59,15 @@ pub(super) enum Phase {
         began: Moment,
     },
     /// Waits for the store's answer to the release.
-    Releasing,
+    Releasing {
+        /// Why the leadership has ended.
+        reason: Option<Reason>,
+    },
+    /// The lease has lapsed or is lost.
+    Ended {
+        /// Which of both.
+        reason: Reason,
+    },
     /// The store has confirmed the release.
     Released {
         /// The instance that is next in line.
@@ -66,7 +75,19 @@ pub(super) enum Phase {
     },
 }
 
+impl Announcement {
+    /// Returns whether there is a leadership, up to its release.
+    pub(super) fn is_open(&self) -> bool {
+        self.leadership.as_ref().is_some_and(Leadership::is_open)
+    }
+}
+
 impl Leadership {
+    /// Returns whether it has not lapsed and is not lost.
+    fn is_open(&self) -> bool {
+        !matches!(self.phase, Phase::Ended { .. })
+    }
+
     /// Returns the leadership that is announced after the one `before`, by what is published.
     fn next(
         before: Option<Self>,
@@ -85,17 +106,22 @@ impl Leadership {
             }
             _ => {
                 let before = before?;
-                if matches!(before.phase, Phase::Released { .. }) {
+                if matches!(before.phase, Phase::Released { .. } | Phase::Ended { .. }) {
                     return Some(before);
                 }
                 if status.released_term == Some(before.term) {
                     return Some(Self { phase: Phase::Released { heir: heir() }, ..before });
                 }
+                let past = published.history.iter().map(|it| it.transition);
+                let mut of_term = past.filter(|it| it.term == Some(before.term));
                 let is_end = |it: &Reason| matches!(it, Reason::Lapsed | Reason::Lost);
-                let mut of_term =
-                    published.history.iter().filter(|it| it.transition.term == Some(before.term));
-                let is_lost = of_term.any(|it| is_end(&it.transition.reason));
-                (!is_lost).then_some(Self { phase: Phase::Releasing, ..before })
+                let phase = match of_term.clone().map(|it| it.reason).find(is_end) {
+                    Some(reason) => Phase::Ended { reason },
+                    None => Phase::Releasing {
+                        reason: of_term.find(Transition::ends_activity).map(|it| it.reason),
+                    },
+                };
+                Some(Self { phase, ..before })
             }
         }
     }
@@ -107,6 +133,7 @@ pub(super) struct Announcer {
     pub(super) published: watch::Receiver<Published>,
     pub(super) registry: Registry,
     pub(super) sender: watch::Sender<Announcement>,
+    pub(super) retry_period: Duration,
     pub(super) now: fn() -> Moment,
 }
 
@@ -114,6 +141,7 @@ impl Announcer {
     /// Announces until the driver has ended.
     pub(super) async fn run(mut self) {
         let mut changes = self.registry.changes();
+        let mut aging = tokio::time::interval(AGING);
         let (mut pause, mut is_due) = (Box::pin(sleep(Duration::ZERO)), false);
         loop {
             if self.announce() && !is_due {
@@ -133,7 +161,7 @@ impl Announcer {
                     self.announce_candidates();
                     (pause, is_due) = (Box::pin(sleep(PAUSE)), false);
                 }
-                () = sleep(AGING) => self.announce_candidates(),
+                _ = aging.tick() => self.announce_candidates(),
             }
         }
     }
@@ -151,11 +179,17 @@ impl Announcer {
                 && it.sent.elapsed_max(now) >= 2 * self.reporter.about.lease_duration;
             !is_over
         });
-        let (was_leading, is_leading) = (before.is_some(), leadership.is_some());
+        let is_open = |it: &Option<Leadership>| it.as_ref().is_some_and(Leadership::is_open);
+        let (was_leading, is_leading) = (is_open(&before), is_open(&leadership));
         if leadership != before {
             self.sender.send_modify(|it| it.leadership = leadership);
         }
-        if !was_leading {
+        if !was_leading && is_leading {
+            // Those of the leader before, of whom none can have connected yet.
+            if let Some(table) = &published.candidates {
+                let patience = 3 * self.retry_period + GRACE;
+                self.registry.remember(table, &self.reporter.about.instance, patience);
+            }
             self.announce_candidates();
         }
         let own = self.reporter.report(&published, now).state.as_str();
@@ -164,7 +198,7 @@ impl Announcer {
 
     /// Announces the candidates, if they have changed and this instance leads.
     fn announce_candidates(&mut self) {
-        if self.sender.borrow().leadership.is_none() {
+        if !self.sender.borrow().is_open() {
             return;
         }
         let own = self.reporter.report(&self.published.borrow(), (self.now)());
@@ -201,7 +235,7 @@ pub(super) async fn report_candidates(
         let table = {
             let announcement = announcements.borrow_and_update();
             let candidates = Arc::clone(&announcement.candidates);
-            let is_current = announcement.leadership.is_some();
+            let is_current = announcement.is_open();
             let table = CandidateTable { at: now(), is_current, candidates };
             match &reported {
                 Some(known) if !is_current => known.ended(table.at),
@@ -229,7 +263,7 @@ mod tests {
 
     use super::super::tests::{at, belief, metrics, now, pass, published, report, reporter};
     use super::*;
-    use crate::election::{State, Transition};
+    use crate::election::State;
     use crate::http::listener::Peer;
     use crate::status::Past;
 
@@ -267,7 +301,7 @@ mod tests {
         let heir = Some("b-1".to_owned());
         let leading = Some(Phase::Leading);
         let draining = Some(Phase::Draining { heir: heir.clone(), began: at(0) });
-        let releasing = Some(Phase::Releasing);
+        let releasing = Some(Phase::Releasing { reason: Some(Reason::SteppedDown) });
         let released = Some(Phase::Released { heir });
         let by_will = |released| stands_by(7, Reason::SteppedDown, released);
         let all = [published(Standing::Standby), leader(7, 0), by_will(false), by_will(true)];
@@ -278,10 +312,11 @@ mod tests {
         for reason in [Reason::Lost, Reason::Lapsed] {
             assert_eq!(
                 course(&[leader(7, 0), stands_by(7, reason, false)]),
-                [leading.clone(), None]
+                [leading.clone(), Some(Phase::Ended { reason })]
             );
         }
         let earlier = stands_by(6, Reason::Lost, false);
+        let releasing = Some(Phase::Releasing { reason: None });
         assert_eq!(course(&[leader(7, 0), earlier])[1], releasing, "that was another term");
     }
 
@@ -289,7 +324,8 @@ mod tests {
         let (publisher, published) = watch::channel(published(Standing::Standby));
         let (sender, announced) = watch::channel(Announcement::default());
         let registry = Registry::new(metrics(), now);
-        let it = Announcer { reporter: reporter(), published, registry, sender, now };
+        let retry_period = Duration::from_secs(2);
+        let it = Announcer { reporter: reporter(), published, registry, sender, retry_period, now };
         (it, publisher, announced)
     }
 

@@ -27,6 +27,8 @@ pub(super) enum PeerEvent {
     Draining(Draining),
     /// The store has confirmed the release.
     Released(Released),
+    /// The leadership is over, and the lease may not be.
+    Ended(Ended),
     /// All candidates.
     Candidates(Vec<CandidateEntry>),
     /// The process of the leader ends.
@@ -63,8 +65,16 @@ pub(super) struct Released {
     pub(super) heir: Option<String>,
 }
 
+/// The data of `ended`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Ended {
+    pub(super) term: u64,
+    /// Why, one of the reasons of transitions.
+    pub(super) reason: String,
+}
+
 /// The kinds of events, by their names in the stream.
-const KINDS: [&str; 5] = ["holding", "draining", "released", "candidates", "stopping"];
+const KINDS: [&str; 6] = ["holding", "draining", "released", "candidates", "stopping", "ended"];
 
 impl PeerEvent {
     /// Returns the name of the event in the stream.
@@ -75,6 +85,7 @@ impl PeerEvent {
             Self::Released(_) => KINDS[2],
             Self::Candidates(_) => KINDS[3],
             Self::Stopping => KINDS[4],
+            Self::Ended(_) => KINDS[5],
         }
     }
 
@@ -86,6 +97,7 @@ impl PeerEvent {
             Self::Holding(it) => one_line(json(it)),
             Self::Draining(it) => one_line(json(it)),
             Self::Released(it) => one_line(json(it)),
+            Self::Ended(it) => one_line(json(it)),
             Self::Stopping => one_line("{}".to_owned()),
             Self::Candidates(all) => {
                 // A line for each candidate, of which none is too long.
@@ -110,6 +122,7 @@ impl PeerEvent {
             "draining" => Self::Draining(serde_json::from_slice(data).ok()?),
             "released" => Self::Released(serde_json::from_slice(data).ok()?),
             "candidates" => Self::Candidates(serde_json::from_slice(data).ok()?),
+            "ended" => Self::Ended(serde_json::from_slice(data).ok()?),
             _ => Self::Stopping,
         };
         event.is_valid().then_some(event)
@@ -123,6 +136,7 @@ impl PeerEvent {
             Self::Holding(it) => fits(it.sent_ago_ms) && fits(it.lease_ms) && fits(it.next_ms),
             Self::Draining(it) => is_heir(&it.heir) && fits(it.remaining_ms),
             Self::Released(it) => is_heir(&it.heir),
+            Self::Ended(it) => is_name(&it.reason),
             Self::Candidates(all) => all.iter().all(is_valid_entry),
             Self::Stopping => true,
         }
@@ -267,6 +281,7 @@ mod tests {
             PeerEvent::Candidates((0..3).map(entry).collect()),
             PeerEvent::Candidates(Vec::new()),
             PeerEvent::Stopping,
+            PeerEvent::Ended(Ended { term: 7, reason: "lost".to_owned() }),
         ]
     }
 
@@ -312,6 +327,7 @@ mod tests {
             ("released", "{\"term\":1,\"heir\":\"a\\u0000b\"}"),
             ("released", ""),
             ("candidates", "{}"),
+            ("ended", "{\"term\":1,\"reason\":\"a\\u0000b\"}"),
         ] {
             let text = format!("event: {kind}\ndata: {data}\n\n");
             assert_eq!(read(&[text.as_bytes()]), Ok(vec![Read::Malformed(kind)]), "{data}");

@@ -14,7 +14,7 @@ use crate::clock::Moment;
 use crate::election::State;
 use crate::http::listener::Peer;
 use crate::metrics::Metrics;
-use crate::status::CandidateEntry;
+use crate::status::{CandidateEntry, CandidateTable};
 
 /// The most candidates that are connected at a time.
 pub const PLACES: usize = 64;
@@ -47,8 +47,10 @@ struct Known {
     since: Moment,
     /// Since when it has been connected and eligible without a gap.
     eligible_since: Option<Moment>,
-    /// When it was last connected.
-    contact: Moment,
+    /// When it was last connected, or known to be, and how long its last contact was ago then.
+    contact: (Moment, Duration),
+    /// How long after that it is gone, unless it connects.
+    patience: Duration,
     connection: Option<Connection>,
 }
 
@@ -99,7 +101,8 @@ impl Registry {
         let known = Known {
             since: before.as_ref().map_or(now, |it| it.since),
             eligible_since: report.is_eligible().then_some(eligible_before.unwrap_or(now)),
-            contact: now,
+            contact: (now, Duration::ZERO),
+            patience: Duration::ZERO,
             connection: Some(Connection { number, peer, _replaced: replaces }),
             report,
         };
@@ -122,10 +125,37 @@ impl Registry {
         });
         all.into_iter()
             .map(|it| {
-                let silent = it.connection.is_none().then(|| it.contact.elapsed_max(now));
-                it.report.entry(silent, heir == Some(&it.report.instance))
+                let silent = it.connection.is_none().then(|| it.silent_for(now));
+                let entry = it.report.entry(silent, heir == Some(&it.report.instance));
+                CandidateEntry { gone: it.is_gone(now), ..entry }
             })
             .collect()
+    }
+
+    /// Remembers the candidates of the leader before, as the last table shows them, but for this instance.
+    /// Those that do not connect within `patience` are gone.
+    pub(super) fn remember(&self, table: &CandidateTable, own: &str, patience: Duration) {
+        let now = (self.0.now)();
+        let mut candidates = self.lock();
+        for entry in table.candidates.iter().filter(|it| it.instance != own) {
+            let is_back = |it: &Known| it.report.identity == entry.identity;
+            let Some(report) = Report::of(entry) else { continue };
+            if candidates.values().any(is_back) || candidates.len() >= REMEMBERED {
+                continue;
+            }
+            let ago = Duration::from_millis(table.contact_ms_ago(entry, now));
+            let patience = if entry.gone { Duration::ZERO } else { patience };
+            let known = Known {
+                report,
+                since: now,
+                eligible_since: None,
+                contact: (now, ago),
+                patience,
+                connection: None,
+            };
+            candidates.insert(entry.instance.clone(), known);
+        }
+        forget(&mut candidates, now);
     }
 
     /// Returns the instance that is next in line: of all that are connected and eligible, or of those
@@ -180,6 +210,17 @@ impl Registry {
 }
 
 impl Known {
+    /// Returns how long ago its last contact was, if it is not connected.
+    fn silent_for(&self, now: Moment) -> Duration {
+        let (at, ago) = self.contact;
+        ago.saturating_add(at.elapsed_max(now))
+    }
+
+    /// Returns whether it was connected, and is gone.
+    fn is_gone(&self, now: Moment) -> bool {
+        self.connection.is_none() && self.contact.0.elapsed_max(now) >= self.patience
+    }
+
     /// Returns its rank among the eligible; the smallest is next in line.
     fn rank(&self, now: Moment) -> impl Ord + use<> {
         let connected = self.since.elapsed_max(now);
@@ -189,11 +230,11 @@ impl Known {
 
 /// Forgets candidates that were connected too long ago, and the longest ago of too many.
 fn forget(candidates: &mut BTreeMap<String, Known>, now: Moment) {
-    candidates.retain(|_, it| it.connection.is_some() || it.contact.elapsed_max(now) < MEMORY);
+    candidates.retain(|_, it| it.connection.is_some() || it.silent_for(now) < MEMORY);
     let mut gone: Vec<(Duration, String)> = candidates
         .iter()
         .filter(|(_, it)| it.connection.is_none())
-        .map(|(instance, it)| (it.contact.elapsed_max(now), instance.clone()))
+        .map(|(instance, it)| (it.silent_for(now), instance.clone()))
         .collect();
     gone.sort();
     for (_, instance) in gone.into_iter().skip(REMEMBERED) {
@@ -220,7 +261,7 @@ impl Drop for Place {
         if let Some(known) = self.registry.lock().get_mut(&self.instance)
             && known.connection.take_if(|it| it.number == self.number).is_some()
         {
-            known.contact = now;
+            known.contact = (now, Duration::ZERO);
             known.eligible_since = None;
         }
         self.registry.0.metrics.peer_disconnected();
@@ -341,6 +382,47 @@ mod tests {
         drop(other);
         assert!(join(300, Peer::Local).is_some());
         assert!(join(301, address(1)).is_none(), "of an address that has its half");
+    }
+
+    #[test]
+    fn the_candidates_of_the_leader_before_are_gone_unless_they_connect_in_time() {
+        let registry = registry();
+        let entry = |name: &str, ago: u64, gone: bool| CandidateEntry {
+            connected: ago == 0,
+            contact_ms_ago: ago * 1_000,
+            gone,
+            ..report(name, State::Standby).entry(None, false)
+        };
+        let all = [
+            entry("old", 0, false),
+            entry("us", 0, false),
+            entry("back", 0, false),
+            entry("gone", 100, true),
+            entry("forgotten", 600, true),
+        ];
+        let table = CandidateTable { at: now(), is_current: true, candidates: all.into() };
+        let table = table.ended(now());
+        pass(15);
+        registry.remember(&table, "us-1", Duration::from_secs(7));
+        let shown = || {
+            let mut all: Vec<_> = registry
+                .entries(None)
+                .into_iter()
+                .map(|it| (it.identity, it.gone, it.contact_ms_ago))
+                .collect();
+            all.sort();
+            all
+        };
+        let of = |name: &str, gone, ago| (name.to_owned(), gone, ago);
+        let expected =
+            [of("back", false, 15_000), of("gone", true, 115_000), of("old", false, 15_000)];
+        assert_eq!(shown(), expected);
+        let _back = join(&registry, "back", 50, State::Standby);
+        pass(7);
+        let expected = [of("back", false, 0), of("gone", true, 122_000), of("old", true, 22_000)];
+        assert_eq!(shown(), expected);
+        registry.remember(&table, "us-1", Duration::ZERO);
+        assert_eq!(shown(), expected, "they are known");
     }
 
     #[test]

@@ -58,6 +58,20 @@ impl Report {
         self.state == State::Standby && !self.holds_off
     }
 
+    /// Returns the report of a line of the table; `None` for a state that this version does not know.
+    pub(super) fn of(entry: &CandidateEntry) -> Option<Self> {
+        Some(Self {
+            identity: entry.identity.clone(),
+            instance: entry.instance.clone(),
+            address: entry.address.clone(),
+            zone: entry.zone.clone(),
+            priority: entry.priority,
+            state: State::ALL.into_iter().find(|it| it.as_str() == entry.state)?,
+            failing: entry.failing.clone(),
+            holds_off: false,
+        })
+    }
+
     /// Returns its line of the table; it was last contacted before `silent_for`, or is connected.
     pub(super) fn entry(&self, silent_for: Option<Duration>, is_heir: bool) -> CandidateEntry {
         CandidateEntry {

@@ -13,7 +13,7 @@ use tokio::sync::watch;
 use tokio::time::sleep;
 
 use super::announcer::{Announcement, Leadership, Phase};
-use super::event::{Draining, Holding, PeerEvent, Released, ms_at_least};
+use super::event::{Draining, Ended, Holding, PeerEvent, Released, ms_at_least};
 use super::proof::is_proven;
 use super::registry::{PLACES, Place, Registry};
 use super::subscription::{INSTANCE, InvalidHeader, Subscription};
@@ -61,7 +61,7 @@ impl PeerStream {
             return (StatusCode::CONFLICT, body).into_response();
         }
         match &self.announcements.borrow().leadership {
-            None => {
+            it if it.as_ref().is_none_or(|it| matches!(it.phase, Phase::Ended { .. })) => {
                 return unavailable(
                     "this instance does not lead; the store's record names the leader\n",
                 );
@@ -77,7 +77,7 @@ impl PeerStream {
                             candidates that have read the store's record of it are told more\n";
                 return (StatusCode::FORBIDDEN, body).into_response();
             }
-            Some(_) => {}
+            _ => {}
         }
         let head = [(CONTENT_TYPE, "text/event-stream"), (INSTANCE, self.about.instance.as_str())];
         if method == Method::HEAD {
@@ -199,10 +199,11 @@ impl Told {
         match present.filter(|_| is_same) {
             Some(present) => {
                 present.tell(before.as_ref(), timing, &mut events);
-                self.is_over = matches!(present.phase, Phase::Released { .. });
+                self.is_over =
+                    matches!(present.phase, Phase::Released { .. } | Phase::Ended { .. });
                 self.leadership = Some(present.clone());
             }
-            // Lost, or another leadership: without a word, as for a leader that is cut off.
+            // Another leadership, or the end was too long ago to matter.
             None => self.is_over = true,
         }
         let candidates = &announcement.candidates;
@@ -222,7 +223,7 @@ impl Told {
 impl Leadership {
     /// Returns whether no renewal was granted for so long that a subscriber counts it as silent.
     fn is_overdue(&self, retry_period: Duration, now: Moment) -> bool {
-        let is_over = matches!(self.phase, Phase::Released { .. });
+        let is_over = matches!(self.phase, Phase::Released { .. } | Phase::Ended { .. });
         !is_over && self.sent.elapsed_max(now) > 2 * retry_period + GRACE
     }
 
@@ -231,7 +232,7 @@ impl Leadership {
         let Self { term, sent, ref phase, .. } = *self;
         let age = sent.elapsed_max((timing.now)());
         let is_renewed = before.is_none_or(|it| it.sent != sent);
-        if is_renewed && !matches!(phase, Phase::Released { .. }) {
+        if is_renewed && !matches!(phase, Phase::Released { .. } | Phase::Ended { .. }) {
             events.push(PeerEvent::Holding(Holding {
                 term,
                 sent_ago_ms: ms_at_least(age),
@@ -243,8 +244,10 @@ impl Leadership {
             return;
         }
         match phase.clone() {
-            // No subscriber does anything about a release that is not confirmed.
-            Phase::Leading | Phase::Releasing => {}
+            Phase::Leading | Phase::Releasing { reason: None } => {}
+            Phase::Releasing { reason: Some(reason) } | Phase::Ended { reason } => {
+                events.push(PeerEvent::Ended(Ended { term, reason: reason.as_str().to_owned() }));
+            }
             Phase::Draining { heir, began } => {
                 let elapsed = began.elapsed_max((timing.now)());
                 let remaining_ms = whole_ms(timing.drain_timeout.saturating_sub(elapsed));
@@ -263,7 +266,7 @@ mod tests {
 
     use super::super::tests::{at, metrics, now, pass, report};
     use super::*;
-    use crate::election::State;
+    use crate::election::{Reason, State};
 
     const TIMING: Timing = Timing {
         lease_duration: Duration::from_secs(15),
@@ -340,12 +343,28 @@ mod tests {
     }
 
     #[test]
-    fn a_loss_and_another_leadership_end_the_stream_without_a_word() {
+    fn the_end_of_another_leadership_ends_the_stream_without_a_word() {
         let another = announcement(8, 0, Phase::Leading);
         for after in [Announcement::default(), another] {
             let mut told = Told::default();
             told.update(&announcement(7, 0, Phase::Leading), TIMING);
             assert!(kinds(&mut told, &after).is_empty() && told.is_over);
+        }
+    }
+
+    #[test]
+    fn a_leadership_that_ends_is_told_before_the_stream_closes() {
+        let reason = Some(Reason::SteppedDown);
+        for (phase, closes) in [
+            (Phase::Ended { reason: Reason::Lost }, true),
+            (Phase::Ended { reason: Reason::Lapsed }, true),
+            (Phase::Releasing { reason }, false),
+        ] {
+            let mut told = Told::default();
+            told.update(&announcement(7, 0, Phase::Leading), TIMING);
+            let after = announcement(7, 0, phase.clone());
+            assert_eq!(kinds(&mut told, &after), ["ended"], "{phase:?}");
+            assert_eq!(told.is_over, closes, "{phase:?}");
         }
     }
 

@@ -17,7 +17,7 @@ use super::stream::GRACE;
 use super::subscription;
 use crate::clock::Moment;
 use crate::driver::{self, Control};
-use crate::election::PeerNotice;
+use crate::election::{PeerNotice, Reason};
 use crate::lease::{Nonce, PeerUrl};
 use crate::metrics::Metrics;
 use crate::status::{CandidateEntry, CandidateTable, Published};
@@ -70,6 +70,8 @@ struct Over;
 enum Ended {
     /// The leader has released the lease.
     Released,
+    /// The leader has told that it leads no longer, for this reason.
+    Over(String),
     /// Another candidate leads by now.
     Outdated,
     /// For this reason.
@@ -105,6 +107,15 @@ impl Subscriber {
                     match self.follow(&leader, report, connection).await? {
                         Ended::Outdated => return Ok(()),
                         Ended::Released => wait = 2 * self.retry_period,
+                        Ended::Over(reason) => {
+                            tracing::info!(
+                                leader = leader.identity,
+                                term = leader.term,
+                                reason,
+                                "the leader leads no longer"
+                            );
+                            wait = 2 * self.retry_period;
+                        }
                         Ended::Lost(why) => {
                             tracing::info!(
                                 leader = leader.identity,
@@ -204,10 +215,10 @@ impl Subscriber {
     ) -> Result<Ended, Over> {
         self.metrics.peer_connected();
         let (heard, renewal) = ((self.now)(), self.retry_period);
-        let mut listener = Listener { released: false, renewal, heard, table: None };
+        let mut listener = Listener { released: false, over: None, renewal, heard, table: None };
         let ended = self.listen(leader, (report, connection), &mut listener).await;
         self.metrics.peer_disconnected();
-        if let Ok(Ended::Lost(_)) = &ended {
+        if let Ok(Ended::Lost(_) | Ended::Over(_)) = &ended {
             self.control.peer_notified(PeerNotice::Lost).await;
         }
         let leads = self.published.borrow().status.standing.state().is_leading();
@@ -316,6 +327,14 @@ impl Subscriber {
                 self.control.peer_notified(PeerNotice::Released { term: it.term, is_heir }).await;
                 true
             }
+            PeerEvent::Ended(it) => {
+                let (term, reason) = (it.term, Reason::parse(&it.reason));
+                if term >= leader.term {
+                    listener.over = Some(it.reason);
+                }
+                self.control.peer_notified(PeerNotice::Ended { term, reason }).await;
+                true
+            }
             PeerEvent::Candidates(candidates) => {
                 self.report_table(candidates, listener).await;
                 false
@@ -339,6 +358,8 @@ impl Subscriber {
 struct Listener {
     /// Whether the leader has released the lease.
     released: bool,
+    /// Why the leadership is over, if the leader has told so.
+    over: Option<String>,
     /// When the next renewal is due, and its answer may come later.
     renewal: Duration,
     /// When something was last read.
@@ -356,6 +377,9 @@ impl Listener {
     fn ended(&self, end: &End) -> Ended {
         match end {
             _ if self.released => Ended::Released,
+            End::Closed if self.over.is_some() => {
+                Ended::Over(self.over.clone().unwrap_or_default())
+            }
             End::Closed => Ended::Lost("the leader has ended it".to_owned()),
             End::Broken(why) => Ended::Lost(why.clone()),
             End::TooLong => Ended::Lost("a line or an event is too long".to_owned()),

@@ -134,7 +134,7 @@ impl CandidateTable {
     }
 
     /// Returns how long before `now` a candidate last contacted the leader.
-    fn contact_ms_ago(&self, entry: &CandidateEntry, now: Moment) -> u64 {
+    pub(crate) fn contact_ms_ago(&self, entry: &CandidateEntry, now: Moment) -> u64 {
         match entry.connected && self.is_current {
             true => 0,
             false => entry.contact_ms_ago.saturating_add(whole_ms(self.at.elapsed_max(now))),
@@ -186,7 +186,7 @@ impl Published {
         let holder = holder.filter(|it| it.candidate.instance == entry.instance);
         let judged = holder.and_then(|_| HolderJudgement::of(&self.status, now));
         let ended = self.ended(entry).filter(|_| leads);
-        let gone = entry.gone && table.is_current;
+        let gone = entry.gone;
         let role = match leads {
             _ if gone || ago > whole_ms(about.lease_duration) => None,
             true if ended.is_some() => Some(Role::Passive),
