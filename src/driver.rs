@@ -24,6 +24,7 @@ use crate::election::{
 };
 use crate::lease::{Cause, Change, Failure, Nonce, StoreError};
 use crate::metrics::Metrics;
+use crate::status::document::ActivationDocument;
 use crate::status::{About, Heartbeat};
 use crate::store::LeaseStore;
 use crate::timer::{Timer, within};
@@ -187,6 +188,7 @@ impl Driver {
         let status = self.election.status();
         self.log.store_health(&status.store);
         self.log.judged(&status, (self.now)());
+        let activation = status.lease.activation.map(|it| ActivationDocument::of(it, (self.now)()));
         self.publisher.publish(status, transitions.clone(), self.now);
         transitions.for_each(|it| self.metrics.transition(&it));
         notices.iter().for_each(|it| {
@@ -195,6 +197,9 @@ impl Driver {
             }
         });
         notices.iter().for_each(|it| self.log.notice(it));
+        if let Some(activation) = activation {
+            self.log.activates(&notices, &activation);
+        }
         let now = (self.now)();
         self.log.warnings(self.publisher.warnings(&self.about, now), now);
         self.election.poll_request()

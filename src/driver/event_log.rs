@@ -6,11 +6,11 @@ use std::time::Duration;
 use time::OffsetDateTime;
 
 use crate::clock::Moment;
-use crate::election::{Answer, Holder, Notice, Status, StoreHealth, Transition};
+use crate::election::{Answer, Holder, Notice, State, Status, StoreHealth, Transition};
 use crate::lease::text::INVALID_NAME;
 use crate::lease::{Anomaly, Cause, StoreError, Successor};
 use crate::status::HolderJudgement;
-use crate::status::document::{HolderDocument, rfc3339};
+use crate::status::document::{ActivationDocument, HolderDocument, rfc3339};
 use crate::status::words::spoken;
 
 /// How often an error that a person must mend is logged as a warning.
@@ -108,6 +108,23 @@ impl EventLog {
         if let Some(error) = self.last_error.take_if(|_| health.error().is_none()) {
             let times = std::mem::take(&mut self.repeats) + 1;
             tracing::info!(times, after = %error, "the store answers again");
+        }
+    }
+
+    /// Logs what this candidate waits for, if the notices tell that it holds the lease now.
+    pub(super) fn activates(&self, notices: &[Notice], activation: &ActivationDocument<'_>) {
+        let begins = |it: &Notice| {
+            matches!(it, Notice::Transition(Transition { to: State::Activating, .. }))
+        };
+        if activation.remaining_ms > 0 && notices.iter().any(begins) {
+            let wait_s = seconds(&Duration::from_millis(activation.remaining_ms));
+            let waits_for = &*activation.waits_for;
+            tracing::info!(
+                waits_for,
+                wait_s,
+                "holds the lease and does not lead yet: {}",
+                activation.words()
+            );
         }
     }
 

@@ -9,6 +9,7 @@ mod queue;
 mod run;
 
 use futures::future::{Fuse, FusedFuture, FutureExt};
+use serde::Serialize;
 use tokio::sync::watch;
 
 use crate::clock::{LONGEST_SLEEP, Moment};
@@ -21,7 +22,8 @@ use queue::{EventQueue, HookEvent, Leaders, Roles, until_change};
 use run::{HookResult, by_command, by_webhook, is_webhook, over_tls};
 
 /// The name of a hook.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
 enum Name {
     /// This instance has become active.
     Active,

@@ -414,7 +414,9 @@ impl<'a> HolderDocument<'a> {
 }
 
 impl ActivationDocument<'_> {
-    fn of(activation: Activation, now: Moment) -> Self {
+    /// Returns what a holder waits for at `now`.
+    #[must_use]
+    pub fn of(activation: Activation, now: Moment) -> Self {
         let remaining = activation.remaining(now);
         let waits_for = match activation.for_earlier {
             _ if remaining.is_zero() => "term",

@@ -129,6 +129,30 @@ mod tests {
     }
 
     #[test]
+    fn why_a_state_has_changed_is_true_from_the_first_transition_on() {
+        for (from, to, name) in TRANSITIONS {
+            let (from, to, name) = (from.as_str(), to.as_str(), name.as_str());
+            let said = why(from, to, name);
+            let has = |word: &str| said.contains(word);
+            let what = format!("{from} -> {to}, {name}: {said}");
+            // Nothing but a renewal can be known to have been so before.
+            assert!(!has(" again") || name == "renewed", "{what}");
+            let is_first = has("for the first time");
+            assert!(!is_first || ["standby", "observing", "paused"].contains(&to), "{what}");
+            // The new state follows from what is said.
+            let explains = match to {
+                "paused" => has("paused"),
+                "unhealthy" => has("probes") || has("unhealthy") || has("maintenance"),
+                "jeopardy" => has("renewal") || has("clocks"),
+                _ => true,
+            };
+            assert!(explains, "{what}");
+        }
+        let first = why("unhealthy", "standby", "recovered");
+        assert_eq!(first, "the health probes succeed");
+    }
+
+    #[test]
     fn times_are_said_in_two_figures() {
         for (ms, text) in [
             (0, "0.0s"),

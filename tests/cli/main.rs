@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a failed step fails the test")]
 
 mod check;
+mod holder;
 mod install;
 mod kubectl;
 mod migrate;

@@ -301,7 +301,10 @@ async fn systemd_is_notified_of_each_change_once_and_of_no_renewal() {
     status.store.last_success = Some(clock::now());
     alone.feed().change(status.clone());
     let received = alone.receive(ms(5_000)).await;
-    assert_eq!(received, ["STATUS=passive: standby of orders; them MAINPID=1  leads in term 41"]);
+    assert_eq!(
+        received,
+        ["STATUS=passive: standby of orders; them MAINPID=1  holds the lease in term 41"]
+    );
     status.store = failing(1, &"no answer\n".repeat(100));
     alone.feed().change(status);
     let received = alone.receive(ms(5_000)).await;
