@@ -11,7 +11,7 @@ use super::table::{CONFIG, SETTINGS, Setting};
 
 /// Variables with the prefix of settings that are read elsewhere, or that Tenure sets itself for
 /// commands, hooks and readers of a status file.
-const OTHER_VARIABLES: [&str; 18] = [
+const OTHER_VARIABLES: [&str; 21] = [
     "TENURE_URL",
     "TENURE_CA_FILE",
     "TENURE_CERT",
@@ -26,6 +26,9 @@ const OTHER_VARIABLES: [&str; 18] = [
     "TENURE_VALID_UNTIL",
     "TENURE_VALID_UNTIL_BOOTTIME_NS",
     "TENURE_DRAIN_REMAINING_MS",
+    "TENURE_REASON",
+    "TENURE_PREVIOUS_HOLDER",
+    "TENURE_PREVIOUS_TERM",
     "TENURE_PROTECTED_FOR_MS",
     "TENURE_HOLDER",
     "TENURE_HOLDER_ADDRESS",
