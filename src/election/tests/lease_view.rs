@@ -242,7 +242,7 @@ fn a_leadership_that_was_lost_stays_lost_while_the_store_shows_its_lease() {
     bench.notices.clear();
     let record = Record {
         holder: us.as_ref().map(|it| Arc::clone(&it.candidate)),
-        nonce: Some(Nonce(1)),
+        nonce: us.as_ref().and_then(|it| it.nonce),
         ..record(Some(8))
     };
     let Answer::Snapshot(shown) = held(Some(8)) else { unreachable!() };

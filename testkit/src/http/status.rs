@@ -69,6 +69,9 @@ pub const NONCE: Nonce = Nonce(0xfeed);
 pub fn status(standing: Standing) -> Status {
     let contacted = standing != Standing::Starting;
     let store = StoreHealth { last_success: contacted.then(now), ..StoreHealth::default() };
+    let is_own = standing.term().is_some();
+    let lease =
+        LeaseView { read_within: ms(10_000), is_own, is_held: is_own, ..LeaseView::default() };
     Status {
         holder: standing.term().and_then(|term| holder("us", None, term)),
         standing,
@@ -78,7 +81,7 @@ pub fn status(standing: Standing) -> Status {
         workload_term: None,
         released_term: None,
         contact_due: None,
-        lease: LeaseView { read_within: ms(10_000), ..LeaseView::default() },
+        lease,
         store,
     }
 }
