@@ -122,9 +122,16 @@ impl Breaking {
         if seen.free {
             return Ok(self.nothing().await?);
         }
+        if seen.has_no_end() && !now {
+            return Err(NotBroken::from(format!(
+                "{} is held by {NO_CANDIDATE}: it would not run out, so it was not broken\n\
+                 once you are sure that it is no longer needed, free it with --now",
+                self.lease()
+            )));
+        }
         let mut warning = String::new();
         if now {
-            warning = warning_of(&self.lease(), &seen.record) + self.of_observers();
+            warning = warning_of(&self.lease(), &seen) + self.of_observers();
         }
         if yes && now {
             terminal::complain(&warning);
@@ -132,6 +139,7 @@ impl Breaking {
         if !yes {
             let renewal = renewal::watch(&self.store, &seen, &self.settings.timings).await?;
             let outage = renewal.outage(&seen, &self.settings.timings);
+            let outage = outage.filter(|_| !seen.has_no_end());
             let lines = [warning, outage.unwrap_or_default()];
             let lines: Vec<&str> =
                 lines.iter().map(String::as_str).filter(|it| !it.is_empty()).collect();
@@ -142,7 +150,7 @@ impl Breaking {
         match self.end(&seen, now).await? {
             BreakOutcome::NotHeld => Ok(format!("{} is no longer held\n", self.lease())),
             BreakOutcome::Held { record, free_in } => {
-                let text = summary(&self.lease(), &record, free_in);
+                let text = summary(&self.lease(), &holder(&seen, &record), free_in);
                 let note = if free_in.is_zero() { "" } else { self.of_observers() };
                 Ok(format!("{}{note}\n", text.trim_end()))
             }
@@ -246,19 +254,33 @@ async fn confirm(warning: &str, renewal: &Renewal) -> Result<(), NotBroken> {
     })
 }
 
-fn warning_of(lease: &str, record: &Record) -> String {
+/// Who holds a lease without an end.
+const NO_CANDIDATE: &str = "another tool, without an end, and nobody knows which";
+
+/// Names the holder of the lease as it was seen.
+fn holder(seen: &Snapshot, record: &Record) -> String {
+    if seen.has_no_end() { NO_CANDIDATE.to_owned() } else { named(record) }
+}
+
+fn warning_of(lease: &str, seen: &Snapshot) -> String {
+    if seen.has_no_end() {
+        return format!(
+            "{lease} is held by {NO_CANDIDATE}.\n\
+             Once it is broken, a candidate leads, whatever that tool goes on to do. Make sure that it no \
+             longer needs the lease."
+        );
+    }
     format!(
         "{lease} is held by {}.\n\
          If it is broken at once, another instance can lead, while this holder, if it is alive, \
          continues to lead until its next renewal or its renew-deadline.\n\
          Two leaders are possible until then. Make sure that the holder is dead.",
-        named(record)
+        named(&seen.record)
     )
 }
 
 /// Formats what was done and what follows from it.
-fn summary(lease: &str, record: &Record, free_in: Duration) -> String {
-    let holder = named(record);
+fn summary(lease: &str, holder: &str, free_in: Duration) -> String {
     if free_in.is_zero() {
         return format!(
             "broke {lease}, held by {holder}\n\
@@ -296,7 +318,8 @@ mod tests {
 
     #[test]
     fn messages_name_the_holder_and_cannot_control_the_terminal() {
-        let text = summary("the lease", &record("a\x1b[31m"), Duration::ZERO);
+        let holder = named(&record("a\x1b[31m"));
+        let text = summary("the lease", &holder, Duration::ZERO);
         assert!(text.contains("held by (invalid name) (10.0.3.7:8080), in term 42"), "{text:?}");
     }
 }

@@ -25,8 +25,9 @@ fn long(characters: usize) -> String {
 }
 
 /// Starts a standby on a poisoned record, and asserts that its hook runs, that nothing it shows is
-/// raw or endless, and that `doctor` names the command that ends the lease, which it does.
-fn survives(store: &[&str], variables: &[(&str, &str)]) {
+/// raw or endless, and that `doctor` names the command that ends the lease, which it does. `has_holder` is
+/// whether the record may be the holder's.
+fn survives(store: &[&str], variables: &[(&str, &str)], has_holder: bool) {
     let directory = tempfile::tempdir().unwrap();
     let (script, seen) = (directory.path().join("hook"), directory.path().join("seen"));
     let text = "printf '%s at %s\\n' \"$TENURE_HOLDER\" \"$TENURE_HOLDER_ADDRESS\" >> ";
@@ -38,11 +39,14 @@ fn survives(store: &[&str], variables: &[(&str, &str)]) {
         let ran = || std::fs::read_to_string(&seen).ok().filter(|it| it.contains(words));
         until(BOUND, &format!("the hook ran with {words:?}"), ran);
     };
-    hook_ran("(invalid name) at (invalid name)\n");
+    if has_holder {
+        hook_ran("(invalid name) at (invalid name)\n");
+    }
     for alarm in ["not 1 to 128 printable characters", "`tenure break --now`"] {
         until(BOUND, alarm, || standby.log().contains(alarm).then_some(()));
     }
-    assert_eq!(standby.status().unwrap()["holder"]["identity"], "(invalid name)");
+    let holder = &standby.status().unwrap()["holder"];
+    assert_eq!(holder["identity"].as_str(), has_holder.then_some("(invalid name)"), "{holder}");
     assert_eq!(standby.state().as_deref(), Some("standby"));
 
     let options = [store, &["--election=orders"]].concat();
@@ -74,7 +78,7 @@ fn fault_40_a_poisoned_record_of_a_file_is_reported_and_can_be_ended() {
         },
     });
     std::fs::write(directory.path().join("orders.json"), record.to_string()).unwrap();
-    survives(&["--store", &format!("file://{}", directory.path().display())], &[]);
+    survives(&["--store", &format!("file://{}", directory.path().display())], &[], true);
 }
 
 #[test]
@@ -96,7 +100,7 @@ fn fault_40_a_poisoned_lease_of_a_cluster_is_reported_and_can_be_ended() {
     server.put("leases", "team", "orders", lease);
     let given = server.arguments();
     let given: Vec<&str> = given.iter().map(String::as_str).collect();
-    survives(&[&["--store", "kubernetes:team/orders"][..], &given].concat(), &[]);
+    survives(&[&["--store", "kubernetes:team/orders"][..], &given].concat(), &[], true);
 }
 
 #[test]
@@ -124,5 +128,44 @@ fn fault_40_a_poisoned_blob_is_reported_and_can_be_ended() {
     survives(
         &["--store", &store, "--azure-endpoint", endpoint.as_str()],
         &[("AZURE_STORAGE_KEY", blob_server::KEY)],
+        false,
     );
+}
+
+#[test]
+fn a_lease_of_another_tool_without_an_end_has_no_holder_and_break_says_how_to_free_it() {
+    let account = Account::by_the_tables();
+    drop(account.cluster(&[]));
+    account.by_hand(async |raw| {
+        let endless = [("x-ms-proposed-lease-id", ITS_LEASE), ("x-ms-lease-duration", "-1")];
+        assert_eq!(raw.lease("acquire", &endless).await.status, 201);
+        // The record of the last leader.
+        let record = [
+            ("x-ms-lease-id", ITS_LEASE),
+            ("x-ms-meta-tenure_term", "41"),
+            ("x-ms-meta-tenure_nonce", NONCE),
+            ("x-ms-meta-tenure_identity", "web-1"),
+        ];
+        assert_eq!(raw.blob("PUT", "comp=metadata", &record).await.status, 200);
+    });
+    let settings = account.tables().settings("locks", "orders");
+    let store = format!("azure://{}/{}", settings.account, settings.container);
+    let given =
+        ["--election", "orders", "--store", &store, "--azure-endpoint", settings.endpoint.as_str()];
+    let variables = [("AZURE_STORAGE_KEY", blob_server::KEY)];
+    let candidate = Process::run("c0", &given, &variables);
+    let status = until(BOUND, "it has seen the lease", || {
+        candidate.status().filter(|it| it["held_without_end"] == true)
+    });
+    assert!(status["holder"].is_null() && status["last_holder"].is_null(), "{status}");
+    let error = status["store"]["last_error"].as_str().unwrap();
+    assert!(error.contains("another tool") && error.contains("`tenure break --now`"), "{error}");
+
+    let bare = run_verb(&[&["break", "--yes"][..], &given].concat(), &variables);
+    assert_eq!(bare.code, 1, "{}{}", bare.out, bare.err);
+    assert!(bare.err.contains("another tool") && bare.err.contains("--now"), "{}", bare.err);
+    let broken = run_verb(&[&["break", "--now", "--yes"][..], &given].concat(), &variables);
+    assert_eq!(broken.code, 0, "{}{}", broken.out, broken.err);
+    assert!(!broken.out.contains("web-1") && !broken.err.contains("web-1"), "{}", broken.out);
+    until(BOUND, "the candidate leads", || candidate.is_leader().then_some(()));
 }

@@ -97,22 +97,29 @@ pub(super) fn by_code(code: &str) -> Option<(Cause, String)> {
         "FilesystemNotFound" | "PathNotFound" => settings(
             "this is the endpoint of Data Lake Storage (dfs): use the blob endpoint of the account",
         ),
-        "SnapshotsPresent" => settings("the blob has snapshots: delete them"),
         "LeaseIdMissing" => Some((
             Cause::Lease,
             "the blob is leased, so that nothing was written to it: wait until the lease is over",
         )),
-        _ if code.contains("Immutab") || code.contains("LegalHold") => settings(IMMUTABLE),
-        _ if code.starts_with("KeyVault") => settings(KEY_VAULT),
-        "RequestForbiddenByContainerEncryptionPolicy" => settings(ENCRYPTION_SCOPE),
-        _ if code.contains("EncryptionScope") => settings(ENCRYPTION_SCOPE),
-        _ if code.contains("CustomerSpecifiedEncryption") => settings(
-            "another program has encrypted the blob with a key of its own: choose another \
-             --azure-blob-prefix",
-        ),
-        _ => None,
+        _ => by_family(code),
     }?;
     Some((cause, words.replace("VERSION", VERSION)))
+}
+
+/// Explains the codes of which there are several for one cause.
+fn by_family(code: &str) -> Option<(Cause, &'static str)> {
+    let words = match code {
+        _ if code.contains("Immutab") || code.contains("LegalHold") => IMMUTABLE,
+        _ if code.starts_with("KeyVault") => KEY_VAULT,
+        "RequestForbiddenByContainerEncryptionPolicy" => ENCRYPTION_SCOPE,
+        _ if code.contains("EncryptionScope") => ENCRYPTION_SCOPE,
+        _ if code.contains("CustomerSpecifiedEncryption") => {
+            "another program has encrypted the blob with a key of its own: choose another \
+             --azure-blob-prefix"
+        }
+        _ => return None,
+    };
+    Some((Cause::Settings, words))
 }
 
 fn by_status(status: u16) -> (Cause, String) {
