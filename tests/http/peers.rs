@@ -142,13 +142,16 @@ async fn the_release_is_delivered_before_the_listener_ends() {
 }
 
 #[tokio::test]
-async fn a_leadership_that_is_lost_ends_the_stream_without_a_release() {
+async fn a_leadership_that_is_lost_is_told_with_its_reason_and_without_a_release() {
     let server = leader(512).await;
     let mut client = follow(&server, "b").await;
     server.feed().change(over(&server, Reason::Lost, false));
-    while let Some((kind, _)) = client.peer_event().await {
-        assert!(["holding", "candidates"].contains(&kind.as_str()), "{kind}");
+    let mut last = None;
+    while let Some((kind, data)) = client.peer_event().await {
+        assert!(["holding", "candidates", "ended"].contains(&kind.as_str()), "{kind}");
+        last = Some((kind, data));
     }
+    assert_eq!(last, Some(("ended".to_owned(), json!({"term": 42, "reason": "lost"}))));
     let answer = server.connect().await.follow("b", "").await;
     assert_eq!(answer.code, 503);
     assert!(answer.body.contains("does not lead"), "{}", answer.body);
