@@ -21,13 +21,14 @@ use alarm::{Alarm, Tone};
 use crate::clock::Moment;
 use crate::election::{Standing, State};
 use crate::lease::text::is_printable;
-use crate::status::document::{Document, HealthDocument, StoreDocument, rfc3339};
+use crate::status::document::{Document, rfc3339};
 use crate::status::leader::UNSEEN;
 use crate::status::words::{self, spoken};
 use crate::status::{About, HolderJudgement, Published, Role, whole_ms};
 
 mod alarm;
 mod candidates;
+mod facts;
 
 const FRAME: &str = include_str!("page/page.html");
 const STYLE: &str = include_str!("page/page.css");
@@ -89,16 +90,10 @@ fn page(published: &Published, about: &About, now: Moment) -> String {
         Some(it) if it.leaving.is_some() && !it.stale => "No leader",
         _ => "Unknown",
     };
-    // A passive instance with a term knows that its own leadership has ended.
-    let (label, leads) = match (document.role, document.term) {
-        (Role::Active, _) => ("Leader", "leads"),
-        (Role::Passive, Some(_)) if leader.is_some() => ("Led until now", "led"),
-        (Role::Passive, _) => ("Leader", "leads"),
-    };
     let jeopardy = if document.state == State::Jeopardy.as_str() { "Jeopardy: " } else { "" };
     let title = leader.map_or_else(
         || format!("{unknown}: {election}"),
-        |it| format!("{jeopardy}{} {leads} {election}", escaped(it)),
+        |it| format!("{jeopardy}{} leads {election}", escaped(it)),
     );
     let holder = document.holder.as_ref().filter(|it| Some(&*it.identity) == leader);
     let address = holder.and_then(|it| it.address.as_deref()).map(|it| {
@@ -118,7 +113,6 @@ fn page(published: &Published, about: &About, now: Moment) -> String {
         ("role", document.role.as_str()),
         ("holds", &holds_ms(published, &document, now).to_string()),
         ("election", &election),
-        ("label", label),
         ("last", if leader.is_some() { "Leader at last contact" } else { "At last contact" }),
         ("long", if long { " class=\"long\"" } else { "" }),
         ("leader", &leader.map_or_else(|| unknown.to_owned(), escaped)),
@@ -126,7 +120,7 @@ fn page(published: &Published, about: &About, now: Moment) -> String {
         ("doubt", doubt.as_deref().unwrap_or_default()),
         ("say", &say(&document)),
         ("left", &left(published, &document)),
-        ("facts", &facts(published, &document, now)),
+        ("facts", &facts::facts(published, &document, now)),
         ("candidates", &candidates::candidates(&document)),
         ("past", &past(&document)),
         ("links", &links()),
@@ -209,120 +203,6 @@ fn left(published: &Published, document: &Document<'_>) -> String {
         text += &while_known(&words);
     }
     text + "</div>\n"
-}
-
-/// Renders the facts, each a label with its lines.
-fn facts(published: &Published, document: &Document<'_>, now: Moment) -> String {
-    let mut text = String::new();
-    let holder = document.holder.as_ref();
-    let term = document.term.or(holder.map(|it| it.term));
-    let none = if document.last_holder.is_some() { "none" } else { "none known" };
-    fact(&mut text, "Term", &term.map_or(none.to_owned(), |it| it.to_string()), &[]);
-    if document.role == Role::Active {
-        let since = published.status.since;
-        let words = while_known(&format!("for {}", ago(whole_ms(since.elapsed_max(now)))));
-        let label = "<span data-over=\"Led since\">Leads since</span>";
-        fact(&mut text, label, &date(since.date()), &[words]);
-    } else if let (None, Some(seen), Some(_)) =
-        (document.term, published.holder_seen, document.leader())
-    {
-        let words = while_known(&format!("for {}", ago(whole_ms(seen.elapsed_max(now)))));
-        fact(&mut text, "Seen as leader since", &date(seen.date()), &[words]);
-    }
-    let words = match published.state_since(now) {
-        Some(since) => {
-            let lasts = ago(whole_ms(since.elapsed_max(now)));
-            while_known(&format!("{}, for {lasts}", document.state))
-        }
-        None => while_known(&document.state),
-    };
-    fact(&mut text, "This instance", &escaped(&document.identity), &[words]);
-    store(&mut text, &document.store);
-    for it in &document.warnings {
-        let _ = writeln!(
-            text,
-            "<div class=\"wide\"><dt>Warning</dt><dd class=\"warn\">{}</dd></div>",
-            escaped(it)
-        );
-    }
-    if let Some(successor) = &document.successor {
-        let hold_off = spoken(Duration::from_millis(successor.hold_off_ms));
-        let _ = writeln!(
-            text,
-            "<div class=\"wide\"><dt>Successor</dt><dd>{}</dd><dd>other candidates wait for it, \
-             for {hold_off}</dd></div>",
-            escaped(&successor.identity)
-        );
-    }
-    if let Some(health) = &document.health {
-        probes(&mut text, health);
-    }
-    if let Some(it) = &document.maintenance {
-        let _ = writeln!(
-            text,
-            "<div class=\"wide\"><dt>Maintenance of this machine</dt><dd class=\"warn\">{}</dd>\
-             <dd>event {}</dd></div>",
-            escaped(&it.announcement()),
-            escaped(&it.event_id)
-        );
-    }
-    text
-}
-
-fn store(text: &mut String, store: &StoreDocument<'_>) {
-    let heard = store
-        .last_success_ms_ago
-        .map_or("never reached".to_owned(), |ms| format!("answered {} ago", ago(ms)));
-    let _ = writeln!(
-        text,
-        "<div class=\"wide\"><dt>Store</dt><dd>{}</dd><dd class=\"soft\">{heard}</dd></div>",
-        escaped(&store.name())
-    );
-    if let Some(to) = &store.moved_to {
-        let _ = writeln!(
-            text,
-            "<div class=\"wide\"><dt>The election has moved to</dt><dd class=\"warn\">{}</dd>\
-             <dd>nobody leads in this store</dd></div>",
-            escaped(to)
-        );
-    }
-    if let Some(error) = &store.last_error {
-        let times = match store.failures {
-            0 | 1 => "Last store error".to_owned(),
-            failures => format!("Last store error, {failures} in a row"),
-        };
-        let _ = writeln!(
-            text,
-            "<div class=\"wide\"><dt>{times}</dt><dd class=\"warn\">{}</dd></div>",
-            escaped(error)
-        );
-    }
-}
-
-fn probes(text: &mut String, health: &HealthDocument<'_>) {
-    let all = if health.well { "Healthy" } else { "Unhealthy" };
-    let _ = write!(text, "<div class=\"wide\"><dt>{all}</dt>");
-    for probe in &health.probes {
-        let (class, label) = match probe.well {
-            Some(true) => ("", "succeeded"),
-            Some(false) => (" class=\"warn\"", "failed"),
-            None => ("", "not run yet"),
-        };
-        let said = probe.said.as_deref().map(|it| format!(": {}", escaped(it))).unwrap_or_default();
-        let when = probe.ms_ago.map(|ms| format!(", {} ago", ago(ms))).unwrap_or_default();
-        let _ =
-            write!(text, "<dd{class}><b>{}</b> {label}{said}{when}</dd>", escaped(&probe.probe));
-    }
-    text.push_str("</div>\n");
-}
-
-/// Renders one fact; its values are escaped already.
-fn fact(text: &mut String, label: &str, value: &str, more: &[String]) {
-    let _ = write!(text, "<div><dt>{label}</dt><dd>{value}</dd>");
-    for line in more {
-        let _ = write!(text, "<dd>{line}</dd>");
-    }
-    text.push_str("</div>\n");
 }
 
 /// Renders the last transitions, newest first.

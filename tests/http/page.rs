@@ -40,7 +40,9 @@ pub(super) fn we_drain() -> Status {
     let belief = Belief { sent: now(), length: ms(10_000), suspended: false };
     let standing = Standing::Draining { term: TERM, belief, began: now(), length: ms(6_000) };
     let successor = Successor { identity: "orders-3".to_owned(), hold_off: ms(10_000) };
-    Status { holder: holder("us", None, TERM), successor: Some(successor), ..of(standing) }
+    let mut status = of(standing);
+    status.lease.is_own = true;
+    Status { holder: holder("us", None, TERM), successor: Some(successor), ..status }
 }
 
 /// Returns as many transitions as are remembered, newest first.
@@ -230,7 +232,7 @@ async fn each_state_is_described() {
         (of(in_jeopardy(TERM, ms(10_000))), "leads, but renewals fail"),
         (of(leading(TERM, ms(0))), "led until the lease expired"),
         (we_drain(), "is draining, then releases the lease"),
-        (we_drain(), "Led until now"),
+        (we_drain(), "<h1>No leader</h1>"),
         (we_drain(), "left to finish its work as leader"),
         (we_drain(), "other candidates wait for it, for 10s"),
         (of(Standing::Paused), "is paused"),

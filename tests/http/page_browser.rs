@@ -8,7 +8,7 @@ use server::Server;
 use status::{
     Feed, candidate, failing, holder, in_jeopardy, ms, now, pass, renewals, status as of, table,
 };
-use tenure::election::{Ending, LastHolder, LeaseView, Standing, Status};
+use tenure::election::{Ending, LastHolder, LeaseView, Standing, Status, StoreHealth};
 use tenure::status::CandidateEntry;
 
 use crate::page::{TERM, life, serving, they_lead, we_drain, we_lead};
@@ -129,167 +129,183 @@ const FAINT: &str = "(() => {
 /// What the page shows of a state: its tone, title and band, with the runbook, and more words.
 type Shown = (&'static str, &'static str, &'static str, &'static [&'static str]);
 
-/// Returns every state that the page signals, by name, as it is shown now.
-fn states(name: &str, server: &Server) -> Shown {
-    let feed = server.feed();
-    let failing = |failures| {
-        failing(
-            failures,
-            "the store did not answer a read within 2s: myaccount.blob.core.windows.net",
-        )
-    };
-    match name {
-        "starting" => ("calm", "Unknown: orders", "", &["has not reached the store yet"]),
-        "leader" => {
-            feed.remember(life());
-            feed.change(we_lead(10_000));
-            pass(ms(1_877));
-            (
-                "live",
-                "us leads orders",
-                "",
-                &["This instance is the leader.", "left, unless renewed"],
-            )
-        }
-        "jeopardy" => {
-            let holder = holder("us", Some("10.0.3.7:8080"), TERM);
-            let standing = in_jeopardy(TERM, ms(10_000));
-            feed.change(Status { store: failing(1), holder, ..of(standing) });
-            pass(ms(4_100));
-            (
-                "warn",
-                "Jeopardy: us leads orders",
-                "In jeopardy: renewals fail Runbook TenureRenewalsFailing",
-                &["leads, but renewals fail", "left, unless renewed"],
-            )
-        }
-        "draining" => {
-            let mut status = we_drain();
-            status.lease.is_own = true;
-            feed.change(status);
-            pass(ms(2_200));
-            (
-                "warn",
-                "No leader: orders",
-                "The leader hands over",
-                &["us, this instance, is draining", "left to finish its work as leader"],
-            )
-        }
-        "standby" => {
-            feed.change(they_renew());
-            feed.report_candidates(table([
-                CandidateEntry {
-                    address: Some("10.0.3.8:8080".to_owned()),
-                    zone: Some("westeurope-1".to_owned()),
-                    ..candidate("web-4042", "leader")
-                },
-                CandidateEntry { heir: true, ..candidate("us", "standby") },
-                CandidateEntry {
-                    failing: Some("http://127.0.0.1:8080/healthz: connection refused".to_owned()),
-                    ..candidate("web-3", "unhealthy")
-                },
-                CandidateEntry {
-                    connected: false,
-                    gone: true,
-                    contact_ms_ago: 192_000,
-                    ..candidate("web-4", "standby")
-                },
-                candidate("us", "standby"),
-            ]));
-            feed.record(|it| {
-                let own = it.candidates.as_mut().unwrap();
-                let mut all = own.candidates.to_vec();
-                all[4].instance = "us-2".to_owned();
-                own.candidates = all.into();
-            });
-            (
-                "calm",
-                "web-4042 leads orders",
-                "",
-                &[
-                    "ready to take over",
-                    "gone for 3m12s",
-                    "another live instance has this identity",
-                    "https://acct.blob.core.windows.net/box/orders",
-                ],
-            )
-        }
-        "unseen" => {
-            feed.record(|it| it.candidates = None);
-            feed.change(they_lead("web-4042"));
-            ("calm", "web-4042 leads orders", "", &["whose renewals cannot be seen here"])
-        }
-        "overdue" => {
-            let led = they_renew();
-            pass(ms(7_000));
-            feed.change(Status { store: of(Standing::Standby).store, ..led });
-            (
-                "warn",
-                "Unknown: orders",
-                "The leader is overdue Runbook TenureNoLeader",
-                &["web-4042 has not renewed for 7.0s; its lease ends in at most 8.0s"],
-            )
-        }
-        "unknown" => {
-            let led = they_renew();
-            pass(ms(12_000));
-            feed.change(Status { store: failing(6), ..led });
-            pass(ms(12_000));
-            (
-                "warn",
-                "Unknown: orders",
-                "It is not known who leads Runbook TenureStoreFailing",
-                &["last seen: web-4042", "requests to the store fail"],
-            )
-        }
-        "no leader" => {
-            let holder = holder("web-4042", None, TERM).expect("a holder");
-            let ending = Some(Ending::Expired);
-            let last_holder = Some(LastHolder { holder, until: now(), ending });
-            let leaderless = Some(now());
-            let lease = LeaseView { last_holder, leaderless, ..LeaseView::default() };
-            pass(ms(12_000));
-            feed.change(Status { lease, ..of(Standing::Standby) });
-            (
-                "down",
-                "No leader known: orders",
-                "No leader Runbook TenureNoLeader",
-                &["without a leader", "last: web-4042", "+05:30"],
-            )
-        }
-        "unhealthy" => {
-            feed.change(Status { standing: Standing::Unhealthy, ..they_renew() });
-            (
-                "warn",
-                "web-4042 leads orders",
-                "This instance is unhealthy Runbook TenureNoStandby",
-                &["is unhealthy and does not compete"],
-            )
-        }
-        "store fails" => {
-            feed.change(Status { store: failing(1), ..they_renew() });
-            (
-                "warn",
-                "web-4042 leads orders",
-                "Requests to the store fail Runbook TenureStoreFailing",
-                &["requests to the store fail"],
-            )
-        }
-        "endless" => {
-            let long = "W".repeat(128);
-            feed.change(Status { store: failing(3), ..they_lead(&long) });
-            let longest = || Some(long.clone());
-            let (failing, zone, address) = (longest(), longest(), longest());
-            feed.report_candidates(table([CandidateEntry {
-                failing,
-                zone,
-                address,
-                ..candidate(&long, "standby")
-            }]));
-            ("warn", "", "Requests to the store fail Runbook TenureStoreFailing", &[])
-        }
-        other => panic!("{other}"),
-    }
+/// A state, by name, that is made in the feed.
+type State = (&'static str, fn(&Feed) -> Shown);
+
+/// The states that the page signals; each is made in the feed, and returns how it is shown.
+const STATES: [State; 12] = [
+    ("starting", starting),
+    ("leader", leader),
+    ("jeopardy", jeopardy),
+    ("draining", draining),
+    ("standby", standby),
+    ("unseen", unseen),
+    ("overdue", overdue),
+    ("unknown", unknown),
+    ("no leader", no_leader),
+    ("unhealthy", unhealthy),
+    ("store fails", store_fails),
+    ("endless", endless),
+];
+
+fn silent_store(failures: u32) -> StoreHealth {
+    failing(failures, "the store did not answer a read within 2s: myaccount.blob.core.windows.net")
+}
+
+fn starting(_: &Feed) -> Shown {
+    ("calm", "Unknown: orders", "", &["has not reached the store yet"])
+}
+
+fn leader(feed: &Feed) -> Shown {
+    feed.remember(life());
+    feed.change(we_lead(10_000));
+    pass(ms(1_877));
+    ("live", "us leads orders", "", &["This instance is the leader.", "left, unless renewed"])
+}
+
+fn jeopardy(feed: &Feed) -> Shown {
+    let holder = holder("us", Some("10.0.3.7:8080"), TERM);
+    let standing = in_jeopardy(TERM, ms(10_000));
+    feed.change(Status { store: silent_store(1), holder, ..of(standing) });
+    pass(ms(4_100));
+    (
+        "warn",
+        "Jeopardy: us leads orders",
+        "In jeopardy: renewals fail Runbook TenureRenewalsFailing",
+        &["leads, but renewals fail", "left, unless renewed"],
+    )
+}
+
+fn draining(feed: &Feed) -> Shown {
+    feed.change(we_drain());
+    pass(ms(2_200));
+    (
+        "warn",
+        "No leader: orders",
+        "The leader hands over",
+        &["us, this instance, is draining", "left to finish its work as leader"],
+    )
+}
+
+fn standby(feed: &Feed) -> Shown {
+    feed.change(they_renew());
+    feed.report_candidates(table([
+        CandidateEntry {
+            address: Some("10.0.3.8:8080".to_owned()),
+            zone: Some("westeurope-1".to_owned()),
+            ..candidate("web-4042", "leader")
+        },
+        CandidateEntry { heir: true, ..candidate("us", "standby") },
+        CandidateEntry {
+            failing: Some("http://127.0.0.1:8080/healthz: connection refused".to_owned()),
+            ..candidate("web-3", "unhealthy")
+        },
+        CandidateEntry {
+            connected: false,
+            gone: true,
+            contact_ms_ago: 192_000,
+            ..candidate("web-4", "standby")
+        },
+        candidate("us", "standby"),
+    ]));
+    feed.record(|it| {
+        let own = it.candidates.as_mut().unwrap();
+        let mut all = own.candidates.to_vec();
+        all[4].instance = "us-2".to_owned();
+        own.candidates = all.into();
+    });
+    (
+        "calm",
+        "web-4042 leads orders",
+        "",
+        &[
+            "ready to take over",
+            "gone for 3m12s",
+            "another live instance has this identity",
+            "https://acct.blob.core.windows.net/box/orders",
+        ],
+    )
+}
+
+fn unseen(feed: &Feed) -> Shown {
+    feed.record(|it| it.candidates = None);
+    feed.change(they_lead("web-4042"));
+    ("calm", "web-4042 leads orders", "", &["whose renewals cannot be seen here"])
+}
+
+fn overdue(feed: &Feed) -> Shown {
+    let led = they_renew();
+    pass(ms(7_000));
+    feed.change(Status { store: of(Standing::Standby).store, ..led });
+    (
+        "warn",
+        "Unknown: orders",
+        "The leader is overdue Runbook TenureNoLeader",
+        &["web-4042 has not renewed for 7.0s; its lease ends in at most 8.0s"],
+    )
+}
+
+fn unknown(feed: &Feed) -> Shown {
+    let led = they_renew();
+    pass(ms(12_000));
+    feed.change(Status { store: silent_store(6), ..led });
+    pass(ms(12_000));
+    (
+        "warn",
+        "Unknown: orders",
+        "It is not known who leads Runbook TenureStoreFailing",
+        &["last seen: web-4042", "requests to the store fail"],
+    )
+}
+
+fn no_leader(feed: &Feed) -> Shown {
+    let holder = holder("web-4042", None, TERM).expect("a holder");
+    let ending = Some(Ending::Expired);
+    let last_holder = Some(LastHolder { holder, until: now(), ending });
+    let leaderless = Some(now());
+    let lease = LeaseView { last_holder, leaderless, ..LeaseView::default() };
+    pass(ms(12_000));
+    feed.change(Status { lease, ..of(Standing::Standby) });
+    (
+        "down",
+        "No leader known: orders",
+        "No leader Runbook TenureNoLeader",
+        &["without a leader", "last: web-4042", "+05:30"],
+    )
+}
+
+fn unhealthy(feed: &Feed) -> Shown {
+    feed.change(Status { standing: Standing::Unhealthy, ..they_renew() });
+    (
+        "warn",
+        "web-4042 leads orders",
+        "This instance is unhealthy Runbook TenureNoStandby",
+        &["is unhealthy and does not compete"],
+    )
+}
+
+fn store_fails(feed: &Feed) -> Shown {
+    feed.change(Status { store: silent_store(1), ..they_renew() });
+    (
+        "warn",
+        "web-4042 leads orders",
+        "Requests to the store fail Runbook TenureStoreFailing",
+        &["requests to the store fail"],
+    )
+}
+
+fn endless(feed: &Feed) -> Shown {
+    let long = "W".repeat(128);
+    feed.change(Status { store: silent_store(3), ..they_lead(&long) });
+    let longest = || Some(long.clone());
+    let (failing, zone, address) = (longest(), longest(), longest());
+    feed.report_candidates(table([CandidateEntry {
+        failing,
+        zone,
+        address,
+        ..candidate(&long, "standby")
+    }]));
+    ("warn", "", "Requests to the store fail Runbook TenureStoreFailing", &[])
 }
 
 /// Returns the status of a standby that sees the leader renew.
@@ -305,21 +321,8 @@ async fn each_state_is_signalled_and_legible_in_light_and_dark_mode_on_desktops_
     let mut chromium = Chromium::start().await;
     let zone = serde_json::json!({"timezoneId": "Asia/Kolkata"});
     chromium.call("Emulation.setTimezoneOverride", zone).await;
-    for name in [
-        "starting",
-        "leader",
-        "jeopardy",
-        "draining",
-        "standby",
-        "unseen",
-        "overdue",
-        "unknown",
-        "no leader",
-        "unhealthy",
-        "store fails",
-        "endless",
-    ] {
-        let (tone, title, band, more) = states(name, &server);
+    for (name, state) in STATES {
+        let (tone, title, band, more) = state(server.feed());
         let mut papers = Vec::new();
         for (size, width, height) in [("desk", 1_100, 800), ("phone", 360, 740)] {
             for scheme in ["light", "dark"] {
@@ -362,10 +365,10 @@ async fn jeopardy_counts_down_and_the_time_without_a_leader_counts_up() {
     let server = serving(of(Standing::Starting)).await;
     let mut chromium = Chromium::start().await;
     let figure = "parseFloat(document.querySelector('.left b').textContent)";
-    states("jeopardy", &server);
+    jeopardy(server.feed());
     chromium.open(&url(&server)).await;
     chromium.until(&format!("{figure} < 5.6")).await;
-    states("no leader", &server);
+    no_leader(server.feed());
     chromium.until("document.body.dataset.tone === 'down'").await;
     // Each answer says 12 s, since the clock of the server stands.
     chromium.until(&format!("{figure} >= 12")).await;
