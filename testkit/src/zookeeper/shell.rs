@@ -34,7 +34,8 @@ impl Shell {
         shell
     }
 
-    /// Executes commands, one in each line; returns what they print.
+    /// Executes commands, one in each line; returns what they print, without empty lines and what the
+    /// shell prints of its own connection at any time.
     pub(super) fn execute(&mut self, commands: &str) -> String {
         write!(self.input, "{commands}\nversion\n").expect("it reads");
         let mut printed = String::new();
@@ -45,6 +46,10 @@ impl Shell {
             if printed[start..].starts_with(END) {
                 printed.truncate(start);
                 return printed;
+            }
+            let line = printed[start..].trim_end();
+            if line.is_empty() || line == "WATCHER::" || line.starts_with("WatchedEvent ") {
+                printed.truncate(start);
             }
         }
     }
