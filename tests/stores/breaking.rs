@@ -320,7 +320,7 @@ async fn a_lease_without_end_is_broken_at_once_or_not_at_all() {
         ["break"].into_iter().chain(store.iter().map(String::as_str)).collect();
     let ran = run_verb(&arguments, &[]);
     assert_eq!(ran.code, 1, "{}", ran.out);
-    assert!(ran.err.contains("never expires") && ran.err.contains("--now"), "{}", ran.err);
+    assert!(ran.err.contains("without an end") && ran.err.contains("--now"), "{}", ran.err);
     assert_eq!(raw.lease_state().await, "leased", "and nothing was broken");
 
     let ran = run_verb(&[&arguments[..], &["--now", "--yes"]].concat(), &[]);
