@@ -153,7 +153,7 @@ fn fault_53_an_address_that_only_refuses_is_left_for_the_new_one_within_the_dead
     for (status, from, to, host) in moves {
         resolver.reply(Reply::Address(host));
         let refusal = format!("HTTP/1.1 {status} Refused\r\ncontent-length: 0\r\n\r\n");
-        from.always(Call::Any, Fault::Garbage(refusal.into_bytes()));
+        from.always(Call::Any, Fault::Answer(refusal.into_bytes()));
         to.take_log();
         until(DEADLINE, &format!("after {status}, a renewal comes by the new address"), || {
             to.log().iter().any(|it| it.call == Call::Renew && it.status == 200).then_some(())

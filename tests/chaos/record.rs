@@ -231,11 +231,12 @@ fn fault_24_a_directory_renamed_away_under_a_leader_makes_no_dual() {
     let lease = cluster.directory.path().join("lease");
     let mut term = 0;
     for round in 0..4 {
-        let leader = until(PATIENCE, "the next term", || {
-            let leader = cluster.settle();
-            (cluster.term(leader) > term).then_some(leader)
+        term = until(PATIENCE, "the next term, as the recorder has seen", || {
+            cluster.candidates.iter().find_map(|it| {
+                let next = it.status()?["term"].as_u64().filter(|next| *next > term)?;
+                cluster.recorder.has_claim_in(&it.name, next).then_some(next)
+            })
         });
-        term = cluster.term(leader);
         fs::rename(&lease, cluster.directory.path().join(format!("away-{round}"))).unwrap();
     }
     let alarmed = cluster.candidates.iter().any(|it| it.log().contains("the record has no term"));

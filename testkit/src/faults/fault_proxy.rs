@@ -49,8 +49,11 @@ pub enum Fault {
     /// The store performs the request; the answer arrives byte by byte, at these intervals.
     Trickle(Duration),
     /// The store does not receive the request; the candidate receives these bytes instead of an
-    /// answer.
+    /// answer, and the connection is closed.
     Garbage(Vec<u8>),
+    /// The store does not receive the request; the candidate receives this answer, and the connection
+    /// stays open.
+    Answer(Vec<u8>),
 }
 
 /// How connections are treated.
@@ -320,6 +323,7 @@ fn serve(stream: TcpStream, id: u64, shared: &Arc<Shared>) -> io::Result<()> {
                 }
             }
             Fault::Garbage(bytes) => return stream.write_all(&bytes),
+            Fault::Answer(bytes) => stream.write_all(&bytes)?,
         }
     }
     Ok(())
