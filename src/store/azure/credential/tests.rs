@@ -138,17 +138,47 @@ async fn a_secret_file_is_used_again_only_if_it_has_changed_or_was_missing() {
     }
 }
 
-#[tokio::test]
-async fn a_secret_file_never_leads_to_another_lock() {
+/// The contents of a file, one after the other, with what is said of each.
+type Contents = Vec<(String, Option<&'static str>)>;
+
+const LOCAL: &str = "http://127.0.0.1:1/acct";
+
+async fn follows(endpoint: &str, is_endpoint_given: bool, contents: Contents) {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("string");
-    let local = "http://127.0.0.1:1/acct";
+    let credential = AzureCredential::ConnectionString(SecretSource::File(path.clone()));
+    let endpoint = Url::parse(endpoint).unwrap();
+    let settings = AzureSettings { endpoint, is_endpoint_given, ..settings(credential) };
+    let made = Maker { settings: Arc::new(settings), transport: Arc::new(Silent) };
+    let mut source = SecretFile::new(SecretForm::ConnectionString, &path, made);
+    let mut was_good = false;
+    for (content, words) in contents {
+        std::fs::write(&path, &content).unwrap();
+        // It is said again each time, until the file is replaced.
+        for _ in 0..2 {
+            match (source.fetch().await.0, words) {
+                (Ok(_), None) => {}
+                (Err(failure), Some(words)) => {
+                    assert!(failure.message.contains(words), "{content}: {failure}");
+                    let keeps = failure.message.ends_with("read before stays in use");
+                    assert_eq!(keeps, was_good, "{failure}");
+                }
+                (fetched, _) => panic!("{content}: {:?}", fetched.map(|it| it.is_some())),
+            }
+        }
+        was_good |= words.is_none();
+    }
+}
+
+#[tokio::test]
+async fn a_secret_file_never_leads_to_another_lock() {
+    let local = LOCAL;
     let public = "https://acct.blob.core.windows.net";
     let key = |part: &str| format!("AccountName=acct;AccountKey=a2V5{part}");
     let sas = |endpoint: &str| format!("BlobEndpoint={endpoint};SharedAccessSignature=sv=1&sig=x");
     let at = |endpoint: &str| key(&format!(";BlobEndpoint={endpoint}"));
     // The endpoint in use, whether it is the setting, and the contents with what is said of each.
-    let table: [(&str, bool, Vec<(String, Option<&str>)>); 3] = [
+    let table: [(&str, bool, Contents); 3] = [
         (
             local,
             true,
@@ -195,28 +225,7 @@ async fn a_secret_file_never_leads_to_another_lock() {
         ),
     ];
     for (endpoint, is_endpoint_given, contents) in table {
-        let credential = AzureCredential::ConnectionString(SecretSource::File(path.clone()));
-        let endpoint = Url::parse(endpoint).unwrap();
-        let settings = AzureSettings { endpoint, is_endpoint_given, ..settings(credential) };
-        let made = Maker { settings: Arc::new(settings), transport: Arc::new(Silent) };
-        let mut source = SecretFile::new(SecretForm::ConnectionString, &path, made);
-        let mut was_good = false;
-        for (content, words) in contents {
-            std::fs::write(&path, &content).unwrap();
-            // It is said again each time, until the file is replaced.
-            for _ in 0..2 {
-                match (source.fetch().await.0, words) {
-                    (Ok(_), None) => {}
-                    (Err(failure), Some(words)) => {
-                        assert!(failure.message.contains(words), "{content}: {failure}");
-                        let keeps = failure.message.ends_with("read before stays in use");
-                        assert_eq!(keeps, was_good, "{failure}");
-                    }
-                    (fetched, _) => panic!("{content}: {:?}", fetched.map(|it| it.is_some())),
-                }
-            }
-            was_good |= words.is_none();
-        }
+        follows(endpoint, is_endpoint_given, contents).await;
     }
 }
 
