@@ -82,7 +82,11 @@ fn leaving(status: &Status, is_own: bool) -> Option<Leaving> {
             let last = last.filter(|it| status.holder.as_ref() == Some(&it.holder));
             Some(Leaving::Ended(last.and_then(|it| it.ending)))
         }
-        _ => status.lease.renewals.as_ref()?.leaving,
+        _ => {
+            let told = status.lease.renewals.as_ref().and_then(|it| it.leaving);
+            // A leader names a successor in the record when it drains.
+            told.or(status.successor.as_ref().map(|_| Leaving::Draining))
+        }
     }
 }
 
@@ -115,7 +119,7 @@ mod tests {
 
     use super::*;
     use crate::election::{Belief, Holder, LeaseView, Reason, State, StoreHealth};
-    use crate::lease::Candidate;
+    use crate::lease::{Candidate, Successor};
 
     fn at(ms: u64) -> Moment {
         let reading = Duration::from_secs(100) + Duration::from_millis(ms);
@@ -260,6 +264,10 @@ mod tests {
             let it = judged(&standby(renewals, 0), 1);
             assert_eq!((it.leaving, it.overdue, it.is_leader()), (Some(word), overdue, false));
         }
+        let mut status = standby(renewals(true, true), 0);
+        let hold_off = Duration::from_secs(10);
+        status.successor = Some(Successor { identity: "web-3".to_owned(), hold_off });
+        assert_eq!(judged(&status, 1).leaving, Some("draining"), "it has named a successor");
     }
 
     #[test]

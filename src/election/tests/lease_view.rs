@@ -49,7 +49,7 @@ impl Bench {
             let now = self.elapsed();
             if self.request.as_ref().is_some_and(|it| it.op.name() == "read") {
                 // Reads are as far apart as they may be, then as close.
-                self.jitter = if now % 3 == 0 { 1.0 } else { 0.0 };
+                self.jitter = if now.is_multiple_of(3) { 1.0 } else { 0.0 };
                 let renewed = now.min(dies) / period * period;
                 self.answer(Ok(kind.shows(renewed, now)));
             }
@@ -131,7 +131,7 @@ fn the_stream_tells_of_renewals_and_its_end_makes_the_leader_overdue() {
             while bench.elapsed() < end {
                 bench.sleep(1_000);
                 bench.tick();
-                if bench.elapsed() % RETRY == 0 {
+                if bench.elapsed().is_multiple_of(RETRY) {
                     bench.holding(8, 50);
                 }
                 assert!(!bench.is_late(), "{kind:?} at {}", bench.elapsed());
