@@ -305,7 +305,12 @@ async fn the_status_document_has_its_fields_and_no_others() {
             "renewals_shown_by": "nothing", "leaving": null})
     );
     assert_eq!((&document["term"], &document["index"]), (&serde_json::Value::Null, &4.into()));
+}
 
+#[tokio::test]
+async fn what_was_seen_of_a_holder_ages_and_stays_when_nobody_leads() {
+    let server = serving(Standing::Standby).await;
+    server.feed().change(Status { holder: holder("them", None, 43), ..of(Standing::Standby) });
     // The store does not answer for longer than a lease lasts.
     assert_eq!(server.code("/standby").await, 200);
     pass(ms(15_000));
@@ -323,7 +328,7 @@ async fn the_status_document_has_its_fields_and_no_others() {
     let document = server.get("/status").await.json();
     assert_eq!(
         document["last_holder"],
-        serde_json::json!({"identity": "them", "term": 43, "until": "2026-11-20T09:00:15.413Z",
+        serde_json::json!({"identity": "them", "term": 43, "until": "2026-11-20T09:00:15.001Z",
             "ms_ago": 500, "reason": "expired"})
     );
     assert_eq!(document["leaderless_ms"], 500);

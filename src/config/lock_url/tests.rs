@@ -43,123 +43,119 @@ fn url(words: &str) -> Result<String, String> {
     loaded.map(|it| it.settings.store.to_string()).map_err(|faults| faults.to_string())
 }
 
+/// The URL of each lock, and ways to name it.
+const ALL: &[(&str, &[&str])] = &[
+    (
+        "file:///srv/locks/orders.lock",
+        &[
+            "file:///srv/locks",
+            "file:///srv/locks/",
+            "file:///srv//./locks",
+            "file:///srv/a/../locks",
+        ],
+    ),
+    (
+        "https://acct.blob.core.windows.net/box/orders",
+        &[
+            "azure://acct/box",
+            "azure://acct/box/",
+            "azure://acct/box --azure-endpoint https://acct.blob.core.windows.net:443/",
+            "azure://acct/box --azure-endpoint https://ACCT.blob.core.windows.net",
+        ],
+    ),
+    (
+        "https://acct.blob.core.chinacloudapi.cn/box/team/prod/orders",
+        &[
+            "azure://acct/box --azure-endpoint https://acct.blob.core.chinacloudapi.cn --azure-blob-prefix team/prod/",
+        ],
+    ),
+    (
+        "http://127.0.0.1:10000/devstoreaccount1/box/orders",
+        &[
+            "azure://devstoreaccount1/box",
+            "azure://devstoreaccount1/box --azure-endpoint http://127.0.0.1:10000/devstoreaccount1/",
+        ],
+    ),
+    (
+        "https://api.test/apis/coordination.k8s.io/v1/namespaces/shop/leases/worker",
+        &[
+            "kubernetes:worker --kube-api https://api.test",
+            "kubernetes:shop/worker --kube-api https://API.test:443/",
+        ],
+    ),
+    (
+        "https://proxy.test:8001/k8s/apis/coordination.k8s.io/v1/namespaces/ops/leases/worker",
+        &["kubernetes:ops/worker --kube-api https://proxy.test:8001/k8s/"],
+    ),
+    ("memory:", &["memory:"]),
+    #[cfg(feature = "consul")]
+    (
+        "consul://10.0.0.1:443,10.0.0.2:80/tenure/orders",
+        &[
+            "consul://10.0.0.1:443,10.0.0.2:80/tenure",
+            "consul://10.0.0.2:80,10.0.0.1:443/tenure/",
+            "consul://10.0.0.2:80,10.0.0.1:443/tenure --store-insecure true",
+        ],
+    ),
+    #[cfg(feature = "etcd")]
+    (
+        "etcd://[::1]:2379,b.test:2379/tenure/orders",
+        &[
+            "etcd://B.test:2379,[::1]:2379/tenure",
+            "etcd://[0::1]:2379,b.test:2379/tenure/ --store-insecure true",
+        ],
+    ),
+    #[cfg(feature = "postgres")]
+    (
+        "postgres://a.test:5432,b.test:5432/app/ops.tenure/orders",
+        &[
+            "postgres://a.test,b.test/app --postgres-table ops.tenure",
+            "postgres://b.test:5432,a.test:5432/app --postgres-table ops.tenure --store-insecure true",
+        ],
+    ),
+    #[cfg(feature = "redis")]
+    ("redis://127.0.0.1:6379/0/orders", &["redis://127.0.0.1", "redis://127.0.0.1:6379/0"]),
+    #[cfg(feature = "s3")]
+    (
+        "https://s3.eu-west-1.amazonaws.com/leases/team/orders",
+        &[
+            "s3://leases/team --s3-region eu-west-1",
+            "s3://leases/team/ --s3-region eu-west-1 --s3-path-style true",
+            "s3://leases/team AWS_REGION=eu-west-1",
+        ],
+    ),
+    #[cfg(feature = "s3")]
+    (
+        "http://127.0.0.1:9000/leases/orders",
+        &[
+            "s3://leases --s3-endpoint http://127.0.0.1:9000",
+            "s3://leases --s3-endpoint http://127.0.0.1:9000/",
+        ],
+    ),
+    #[cfg(feature = "gcs")]
+    (
+        "https://storage.googleapis.com/leases/team/orders",
+        &["gs://leases/team", "gs://leases/team/"],
+    ),
+    #[cfg(feature = "gcs")]
+    ("http://127.0.0.1:4443/leases/orders", &["gs://leases STORAGE_EMULATOR_HOST=127.0.0.1:4443"]),
+    #[cfg(feature = "mongodb")]
+    (
+        "mongodb://a.test:27017,b.test:27017/app/tenure/orders",
+        &[
+            "mongodb://b.test,a.test/app",
+            "mongodb://a.test:27017,b.test/app --mongodb-auth-source admin",
+        ],
+    ),
+    #[cfg(feature = "zookeeper")]
+    (
+        "zookeeper://a.test:2281,b.test:2281/team/orders",
+        &["zookeeper://a.test:2281,b.test:2281/team", "zookeeper://b.test:2281,a.test:2281/team/"],
+    ),
+];
+
 #[test]
 fn every_way_to_name_a_lock_has_the_one_url_of_the_lock() {
-    const ALL: &[(&str, &[&str])] = &[
-        (
-            "file:///srv/locks/orders.lock",
-            &[
-                "file:///srv/locks",
-                "file:///srv/locks/",
-                "file:///srv//./locks",
-                "file:///srv/a/../locks",
-            ],
-        ),
-        (
-            "https://acct.blob.core.windows.net/box/orders",
-            &[
-                "azure://acct/box",
-                "azure://acct/box/",
-                "azure://acct/box --azure-endpoint https://acct.blob.core.windows.net:443/",
-                "azure://acct/box --azure-endpoint https://ACCT.blob.core.windows.net",
-            ],
-        ),
-        (
-            "https://acct.blob.core.chinacloudapi.cn/box/team/prod/orders",
-            &[
-                "azure://acct/box --azure-endpoint https://acct.blob.core.chinacloudapi.cn --azure-blob-prefix team/prod/",
-            ],
-        ),
-        (
-            "http://127.0.0.1:10000/devstoreaccount1/box/orders",
-            &[
-                "azure://devstoreaccount1/box",
-                "azure://devstoreaccount1/box --azure-endpoint http://127.0.0.1:10000/devstoreaccount1/",
-            ],
-        ),
-        (
-            "https://api.test/apis/coordination.k8s.io/v1/namespaces/shop/leases/worker",
-            &[
-                "kubernetes:worker --kube-api https://api.test",
-                "kubernetes:shop/worker --kube-api https://API.test:443/",
-            ],
-        ),
-        (
-            "https://proxy.test:8001/k8s/apis/coordination.k8s.io/v1/namespaces/ops/leases/worker",
-            &["kubernetes:ops/worker --kube-api https://proxy.test:8001/k8s/"],
-        ),
-        ("memory:", &["memory:"]),
-        #[cfg(feature = "consul")]
-        (
-            "consul://10.0.0.1:443,10.0.0.2:80/tenure/orders",
-            &[
-                "consul://10.0.0.1:443,10.0.0.2:80/tenure",
-                "consul://10.0.0.2:80,10.0.0.1:443/tenure/",
-                "consul://10.0.0.2:80,10.0.0.1:443/tenure --store-insecure true",
-            ],
-        ),
-        #[cfg(feature = "etcd")]
-        (
-            "etcd://[::1]:2379,b.test:2379/tenure/orders",
-            &[
-                "etcd://B.test:2379,[::1]:2379/tenure",
-                "etcd://[0::1]:2379,b.test:2379/tenure/ --store-insecure true",
-            ],
-        ),
-        #[cfg(feature = "postgres")]
-        (
-            "postgres://a.test:5432,b.test:5432/app/ops.tenure/orders",
-            &[
-                "postgres://a.test,b.test/app --postgres-table ops.tenure",
-                "postgres://b.test:5432,a.test:5432/app --postgres-table ops.tenure --store-insecure true",
-            ],
-        ),
-        #[cfg(feature = "redis")]
-        ("redis://127.0.0.1:6379/0/orders", &["redis://127.0.0.1", "redis://127.0.0.1:6379/0"]),
-        #[cfg(feature = "s3")]
-        (
-            "https://s3.eu-west-1.amazonaws.com/leases/team/orders",
-            &[
-                "s3://leases/team --s3-region eu-west-1",
-                "s3://leases/team/ --s3-region eu-west-1 --s3-path-style true",
-                "s3://leases/team AWS_REGION=eu-west-1",
-            ],
-        ),
-        #[cfg(feature = "s3")]
-        (
-            "http://127.0.0.1:9000/leases/orders",
-            &[
-                "s3://leases --s3-endpoint http://127.0.0.1:9000",
-                "s3://leases --s3-endpoint http://127.0.0.1:9000/",
-            ],
-        ),
-        #[cfg(feature = "gcs")]
-        (
-            "https://storage.googleapis.com/leases/team/orders",
-            &["gs://leases/team", "gs://leases/team/"],
-        ),
-        #[cfg(feature = "gcs")]
-        (
-            "http://127.0.0.1:4443/leases/orders",
-            &["gs://leases STORAGE_EMULATOR_HOST=127.0.0.1:4443"],
-        ),
-        #[cfg(feature = "mongodb")]
-        (
-            "mongodb://a.test:27017,b.test:27017/app/tenure/orders",
-            &[
-                "mongodb://b.test,a.test/app",
-                "mongodb://a.test:27017,b.test/app --mongodb-auth-source admin",
-            ],
-        ),
-        #[cfg(feature = "zookeeper")]
-        (
-            "zookeeper://a.test:2281,b.test:2281/team/orders",
-            &[
-                "zookeeper://a.test:2281,b.test:2281/team",
-                "zookeeper://b.test:2281,a.test:2281/team/",
-            ],
-        ),
-    ];
     for (expected, ways) in ALL {
         for way in *ways {
             assert_eq!(url(way).as_deref(), Ok(*expected), "{way}");

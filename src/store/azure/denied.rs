@@ -245,7 +245,8 @@ mod tests {
         let (key_words, expired) = ("the account key does not match", "the SAS expired");
         let right = Some(time::Duration::ZERO);
         let (dead, early) = ("&se=2030-01-02T11:59Z", "&st=2030-01-02T12:01Z");
-        let table: [(&str, Proof, Option<time::Duration>, &[&str], &[&str]); 17] = [
+        type Row<'a> = (&'a str, Proof, Option<time::Duration>, &'a [&'a str], &'a [&'a str]);
+        let table: [Row; 17] = [
             ("AuthenticationFailed", key(), right, &[key_words], &[clock, firewall]),
             ("AuthenticationFailed", key(), None, &[key_words], &[clock, firewall]),
             ("AuthenticationFailed", key(), Some(HOUR), &[clock, "1h ahead of"], &[key_words]),
