@@ -155,7 +155,7 @@ impl LeaseStore for FileStore {
             };
             Ok(directory.read()?.map_or_else(nothing, |stored| Snapshot {
                 free: stored.is_free(&now),
-                record: stored.shown_record(&now),
+                record: stored.record(),
                 version: stored.version(),
                 claim: None,
                 ends_in: stored.remaining(&now),

@@ -111,15 +111,6 @@ impl State {
         self.lease.as_ref().is_none_or(|lease| boot >= lease.until)
     }
 
-    /// Returns what a read shows: the record, or its term alone if the present holder did not write it.
-    fn shown_record(&self, boot: Duration) -> Record {
-        let is_earlier = |it: &Lease| self.record.nonce != Some(it.nonce);
-        if self.is_free(boot) || !self.lease.as_ref().is_some_and(is_earlier) {
-            return self.record.clone();
-        }
-        Record { term: self.record.term, ..Record::default() }
-    }
-
     fn is_of(&self, bid: &Bid) -> bool {
         self.lease.as_ref().is_some_and(|lease| lease.id == bid.lease)
     }
@@ -171,7 +162,7 @@ impl LeaseStore for Memory {
         let ends_in = state.lease.as_ref().map(|lease| lease.until.saturating_sub(boot));
         Ok(Snapshot {
             free: state.is_free(boot),
-            record: state.shown_record(boot),
+            record: state.record.clone(),
             version: state.version(),
             claim: None,
             ends_in,
@@ -428,22 +419,6 @@ mod tests {
         memory.release(&last).await.unwrap();
         let beyond = acquired(&memory, 6).await;
         assert!(matches!(memory.write_term(&beyond, 0).await, Err(StoreError::Foreign(_))));
-    }
-
-    #[tokio::test]
-    async fn a_holder_that_has_written_no_term_yet_is_not_the_one_that_the_record_names() {
-        let (memory, seconds) = timed();
-        let a = acquired(&memory, 1).await;
-        let term = memory.write_term(&a, 7).await.unwrap();
-        let of_a = memory.read().await.unwrap().record;
-        assert_eq!(of_a.nonce, Some(a.nonce));
-        seconds.store(115, Ordering::Relaxed);
-        assert_eq!(memory.read().await.unwrap().record, of_a, "the lease is over");
-        let b = acquired(&memory, 2).await;
-        let term_alone = Record { term: Some(term), ..Record::default() };
-        assert_eq!(memory.read().await.unwrap().record, term_alone);
-        memory.write_term(&b, 0).await.unwrap();
-        assert_eq!(memory.read().await.unwrap().record.nonce, Some(b.nonce));
     }
 
     #[tokio::test]

@@ -73,7 +73,7 @@ fn fault_40_a_poisoned_record_of_a_file_is_reported_and_can_be_ended() {
         "tenure": 1, "revision": 7, "term": 41, "nonce": NONCE,
         "holder": {"identity": long(20_000), "instance": long(200), "address": POISON},
         "lease": {
-            "id": ITS_LEASE, "nonce": NONCE, "boot_id": "another", "from_boottime_ns": 0,
+            "id": ITS_LEASE, "boot_id": "another", "from_boottime_ns": 0,
             "until_boottime_ns": u64::MAX,
         },
     });
