@@ -142,7 +142,11 @@ impl EventLog {
         match holder.doubt(status.store.failures == 0) {
             Some(doubt) => tracing::info!(holder = identity, term, "leader in doubt: {doubt}"),
             None if judged.is_some() => {
-                tracing::info!(holder = identity, term, "the leader was seen to renew again");
+                tracing::info!(
+                    holder = identity,
+                    term,
+                    "the lease is held again, by the record of this holder"
+                );
             }
             None => {}
         }

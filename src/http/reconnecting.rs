@@ -72,16 +72,6 @@ impl Reconnecting {
         Ok(Self(Arc::new(Shared { tls, resolver, idle, proxy, present })))
     }
 
-    /// Builds a GET request.
-    pub(crate) fn get(&self, url: Url) -> RequestBuilder {
-        self.request(Method::GET, url)
-    }
-
-    /// Builds a POST request.
-    pub(crate) fn post(&self, url: Url) -> RequestBuilder {
-        self.request(Method::POST, url)
-    }
-
     /// Builds a request.
     pub(crate) fn request(&self, method: Method, url: Url) -> RequestBuilder {
         self.lock().client.request(method, url)
@@ -211,7 +201,7 @@ mod tests {
             }
         };
         let ask = async {
-            let answer = client.send(client.get(url)).await.unwrap();
+            let answer = client.send(client.request(Method::GET, url)).await.unwrap();
             assert_eq!(answer.status().as_u16(), status);
             answer.bytes().await.unwrap();
         };
@@ -276,7 +266,7 @@ mod tests {
             answer(&mut one, 403).await;
             answer(&mut other, 403).await;
         };
-        let ask = || async { client.send(client.get(url.clone())).await.unwrap() };
+        let ask = || async { client.send(client.request(Method::GET, url.clone())).await.unwrap() };
         tokio::join!(serve, ask(), ask());
         assert_eq!(client.lock().turn, 1);
     }

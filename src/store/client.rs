@@ -160,6 +160,7 @@ pub(super) fn date(headers: &HeaderMap) -> Option<OffsetDateTime> {
 mod tests {
     use std::fs;
 
+    use reqwest::Method;
     use reqwest::header::HeaderValue;
     use time::macros::datetime;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -225,7 +226,8 @@ mod tests {
         let name = listener.local_addr().unwrap().to_string();
         let client = StoreClient::open(None, Duration::from_secs(60)).unwrap();
         let client = client.current().await.unwrap();
-        let request = client.get(format!("http://{name}/?token=SECRET").parse().unwrap());
+        let request =
+            client.request(Method::GET, format!("http://{name}/?token=SECRET").parse().unwrap());
         let error = match answer {
             None => {
                 drop(listener);

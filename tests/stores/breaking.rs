@@ -325,6 +325,6 @@ async fn a_lease_without_end_is_broken_at_once_or_not_at_all() {
 
     let ran = run_verb(&[&arguments[..], &["--now", "--yes"]].concat(), &[]);
     assert_eq!(ran.code, 0, "{}", ran.err);
-    assert!(ran.out.contains("a candidate that has written no term"), "{}", ran.out);
+    assert!(ran.out.contains("held by another tool, without an end"), "{}", ran.out);
     assert_eq!(raw.lease_state().await, "broken");
 }

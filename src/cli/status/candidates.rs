@@ -154,12 +154,14 @@ fn add_holder(rows: &mut Vec<Row>, document: &Document) {
     let is_own = |term| document.term.is_some() && document.term == Some(term);
     let Some(holder) = document.holder.as_ref().filter(|it| !is_own(it.term)) else { return };
     let name = harmless(&holder.identity);
-    let leads = |it: &CandidateDocument<'_>| {
-        it.role != Some(Role::Passive) && it.identity == holder.identity
+    // One that is passive has the same name by accident, unless the holder itself has said that it is.
+    let holds = |it: &CandidateDocument<'_>| {
+        let may = it.role != Some(Role::Passive) || holder.leaving.is_some();
+        may && it.identity == holder.identity
     };
     let all = document.candidates.as_deref().unwrap_or_default();
     let note = holder.doubt(document.store.failures == 0).map(|it| harmless(&it));
-    if let Some(at) = all.iter().position(leads) {
+    if let Some(at) = all.iter().position(holds) {
         rows[at].term = Some(holder.term);
         return note.iter().for_each(|it| rows[at].add_note(it));
     }
@@ -293,6 +295,14 @@ web-4      unknown  standby    -     -     -        50        -     -           
         let text = shown(&[LEADER, HEIR], &format!("{HOLDER}{unknown}"));
         assert!(text.contains("\nweb-9      successor  "), "{text}");
         assert_eq!(text.matches("web-1").count(), 1, "{text}");
+    }
+
+    #[test]
+    fn a_holder_that_has_said_that_it_leads_no_longer_has_one_row() {
+        let former = LEADER.replace("active", "passive").replace(r#""leader""#, r#""standby""#);
+        let left = HOLDER.replace(r#""term":42"#, r#""term":42,"overdue":true,"leaving":"lost""#);
+        assert_eq!(shown(&[HEIR, &former], &left).matches("\nweb-1 ").count(), 1);
+        assert_eq!(shown(&[HEIR, &former], HOLDER).matches("\nweb-1 ").count(), 2, "a namesake");
     }
 
     #[test]

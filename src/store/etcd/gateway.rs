@@ -7,8 +7,8 @@
 
 use std::time::Duration;
 
-use reqwest::Response;
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue};
+use reqwest::{Method, Response};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -103,7 +103,7 @@ impl Call<'_> {
             let known = self.gateway.access.credentials().await?;
             let mut url = self.turn.url();
             url.set_path("/version");
-            let answer = known.client.send(known.client.get(url)).await;
+            let answer = known.client.send(known.client.request(Method::GET, url)).await;
             let answer = answer.map_err(|error| broken(&error, self.member()))?;
             let Told { etcdserver } = self.decode(&self.body(answer).await?)?;
             Ok(etcdserver)
@@ -215,7 +215,8 @@ impl Call<'_> {
     ) -> Result<Response, EtcdError> {
         let mut url = self.turn.url();
         url.set_path(&format!("/v3/{path}"));
-        let mut request = known.client.post(url).header(CONTENT_TYPE, "application/json");
+        let mut request =
+            known.client.request(Method::POST, url).header(CONTENT_TYPE, "application/json");
         if let Some(token) = &known.token {
             request = request.header(AUTHORIZATION, token.clone());
         }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use azure_core::base64;
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE};
-use reqwest::{RequestBuilder, Url};
+use reqwest::{Method, RequestBuilder, Url};
 use ring::rand::SystemRandom;
 use ring::signature::{RSA_PKCS1_SHA256, RsaKeyPair};
 use rustls::pki_types::PrivatePkcs8KeyDer;
@@ -227,7 +227,13 @@ impl Identity {
             IdentitySource::Machine(endpoint) => {
                 let mut url = endpoint.clone();
                 url.set_path("/computeMetadata/v1/instance/service-accounts/default/token");
-                given(&answer(&client, client.get(url).header("metadata-flavor", "Google")).await?)
+                given(
+                    &answer(
+                        &client,
+                        client.request(Method::GET, url).header("metadata-flavor", "Google"),
+                    )
+                    .await?,
+                )
             }
             IdentitySource::File(path) => {
                 let content = SmallFile::new(path, LARGEST as u64).read(READ_BOUND).await;
@@ -246,7 +252,7 @@ async fn of_file(
 ) -> Result<(String, OffsetDateTime), String> {
     let form = |url: Url, pairs: &[(&str, &str)]| {
         client
-            .post(url)
+            .request(Method::POST, url)
             .header(CONTENT_TYPE, "application/x-www-form-urlencoded")
             .body(query(pairs))
     };
@@ -297,7 +303,7 @@ async fn of_file(
             let exchanged = given(&answer(client, form(token_url, &pairs)).await?)?;
             let Some(url) = service_account_impersonation_url else { return Ok(exchanged) };
             let asked = client
-                .post(url)
+                .request(Method::POST, url)
                 .header(AUTHORIZATION, format!("Bearer {}", exchanged.0))
                 .header(CONTENT_TYPE, "application/json")
                 .body(json!({"scope": [SCOPE], "lifetime": "3600s"}).to_string());
@@ -322,7 +328,7 @@ impl CredentialSource {
                 })?
             }
             (None, Some(url)) => {
-                let mut asked = client.get(url.clone());
+                let mut asked = client.request(Method::GET, url.clone());
                 for (name, value) in &self.headers {
                     asked = asked.header(name, value.as_str().unwrap_or_default());
                 }

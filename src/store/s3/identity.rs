@@ -139,14 +139,14 @@ impl Identity {
                     ("WebIdentityToken", &token),
                 ]);
                 let request = client
-                    .post(endpoint.clone())
+                    .request(Method::POST, endpoint.clone())
                     .header("content-type", "application/x-www-form-urlencoded")
                     .header(ACCEPT, "application/xml")
                     .body(body);
                 of_role(&answer(&client, request).await?)
             }
             IdentitySource::Container { url, token } => {
-                let mut request = client.get(url.clone());
+                let mut request = client.request(Method::GET, url.clone());
                 if let Some(token) = token {
                     let token = token.read(READ_BOUND).await?;
                     let unfit = |_| "its token has characters that no header may have".to_owned();
@@ -166,7 +166,9 @@ impl Identity {
                     .header("x-aws-ec2-metadata-token-ttl-seconds", MACHINE_SESSION);
                 let token = text(answer(&client, asked).await?)?;
                 let get = |path: &str| {
-                    client.get(at(path)).header("x-aws-ec2-metadata-token", token.as_str())
+                    client
+                        .request(Method::GET, at(path))
+                        .header("x-aws-ec2-metadata-token", token.as_str())
                 };
                 let roles = "meta-data/iam/security-credentials/";
                 let role = text(answer(&client, get(roles)).await?)?;
