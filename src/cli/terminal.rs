@@ -155,7 +155,7 @@ pub enum ColourWhen {
     Never,
 }
 
-/// The flag on colours, for every command; [`colour_when`] obeys it.
+/// The flag on colours, for every command; `colour_when` obeys it.
 #[derive(clap::Args, Clone, Copy, Debug, Default)]
 pub struct ColourArgs {
     /// When to use colours [default: auto: on a terminal, unless NO_COLOR is set; elsewhere if CLICOLOR_FORCE
