@@ -35,14 +35,6 @@ pub mod file;
 mod finding;
 #[cfg(feature = "gcs")]
 pub mod gcs;
-#[cfg(any(
-    feature = "consul",
-    feature = "etcd",
-    feature = "gcs",
-    feature = "mongodb",
-    feature = "s3",
-    feature = "zookeeper"
-))]
 mod json;
 pub mod kubernetes;
 pub mod memory;
@@ -59,6 +51,7 @@ pub mod mongodb;
     feature = "zookeeper"
 ))]
 mod network;
+mod network_error;
 #[cfg(any(
     feature = "consul",
     feature = "etcd",
@@ -75,8 +68,7 @@ pub mod postgres;
 mod query;
 #[cfg(feature = "redis")]
 pub mod redis;
-#[cfg(any(feature = "gcs", feature = "mongodb", feature = "s3"))]
-pub(crate) mod register;
+pub mod register;
 mod renewed;
 #[cfg(feature = "s3")]
 pub mod s3;

@@ -7,7 +7,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::lease::{Candidate, Nonce, Record, Successor};
 
-/// The format that this version reads and writes; its presence marks a value as one of Tenure.
+/// The format that this version reads and writes, but for registers; its presence marks a value as one of
+/// Tenure.
+#[cfg(any(feature = "consul", feature = "etcd", feature = "zookeeper"))]
 pub(super) const FORMAT: u64 = 1;
 
 /// The largest term that is written: one above would have no successor.
@@ -73,13 +75,14 @@ pub(super) fn encode(value: &impl Serialize) -> Vec<u8> {
     serde_json::to_vec(value).unwrap_or_default()
 }
 
-/// Reads a value with a field `tenure`, or returns what is wrong with it, to follow its name.
-pub(super) fn decode<T: DeserializeOwned>(value: &[u8]) -> Result<T, String> {
+/// Reads a value whose field `tenure` has this format, or returns what is wrong with it, to follow its name.
+pub(super) fn decode<T: DeserializeOwned>(value: &[u8], format: u64) -> Result<T, String> {
     let corrupt = |error| format!("is corrupt or was not written by Tenure ({error})");
     let Marker { tenure } = serde_json::from_slice(value).map_err(corrupt)?;
-    if tenure != FORMAT {
+    if tenure != format {
+        let by = if tenure < format { "an earlier" } else { "a later" };
         return Err(format!(
-            "has format {tenure}, but this version supports format {FORMAT} alone"
+            "has format {tenure} of {by} version, but this version supports format {format} alone"
         ));
     }
     serde_json::from_slice(value).map_err(corrupt)

@@ -14,15 +14,15 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use tokio::sync::Mutex;
-use uuid::Uuid;
 
 use self::access::Access;
 use self::bson::Document;
 use self::errors::not_mongodb;
 use self::watching::Watching;
 use self::wire::{Commands, Stored};
-use super::register::error::RegisterError;
-use super::register::{self, If, Register, Registered, Slot, Tagged, Written};
+use super::register::{
+    self, Body, If, Register, RegisterError, Registered, Slot, Tagged, Told, Written,
+};
 use super::{Finding, LeaseAdmin, MOST_LISTED};
 use crate::config::MongoSettings;
 
@@ -130,7 +130,7 @@ impl Register for Collection {
         let found = wire::found(&answer).map_err(|()| self.unlike())?;
         Ok(found.map(|Stored { version, content }| Tagged {
             tag: version,
-            content: content.into_bytes(),
+            body: Body::decode(content.as_bytes()),
             date: wire::date(&answer),
         }))
     }
@@ -139,9 +139,10 @@ impl Register for Collection {
         &self,
         slot: Slot,
         condition: If<'_>,
-        content: Vec<u8>,
+        body: &Body,
     ) -> Result<Option<Written>, RegisterError> {
-        let (name, version) = (self.name(slot), Uuid::new_v4().simple().to_string());
+        let (name, version) = (self.name(slot), body.write.to_string());
+        let content = body.encode();
         let content = String::from_utf8_lossy(&content);
         let command = match condition {
             If::Absent => self.commands.insert(&name, &version, &content),
@@ -159,7 +160,7 @@ impl Register for Collection {
         Some(register::elections(wire::listed(&answer).iter().map(String::as_str)))
     }
 
-    async fn told(&self) -> Option<Vec<u8>> {
+    async fn told(&self) -> Told {
         self.watch().await
     }
 

@@ -1,39 +1,54 @@
-//! A lease in a register: one value of a store that is changed by compare-and-set, and by nothing else.
+//! A lease in a register: one value of a store that is compared and set, and changed by nothing else.
 //!
-//! Each change is a write of the whole value, on the condition that the value is still the one that the
-//! change is based on: the one that the last write of the bid returned, or else one that was just read.
-//! No server counts the time: each observer counts it by its own clock. No wall clock is compared.
+//! - The value has a claim, of the holder, and the record of the last leadership ([`Body`]). Each write
+//!   replaces all of it, on the condition that it is still the state that the write is based on.
+//! - A renewal gives the claim another random number. An observer that has seen the same number for the
+//!   whole lease, by its own slower clock, may bid, by a write on exactly the state that it read. No clock
+//!   of a server counts, and no two clocks are compared.
+//! - A renewal is based on the last write of its bid; a bid, a release and a break are based on a read.
+//! - What a read shows may not last: a claim or term that a read finds as this bid's own, after an unknown
+//!   outcome, counts only once another write on it is acknowledged.
+//! - A bid that is given up may still be delivered. So its release writes the state that the bid was based
+//!   on once more, and the condition of the bid no longer holds.
+//! - Reports of a watch move reads and waits; they are never evidence that the lease is free.
 //!
-//! All safety rests on the condition. So before the first bid it is tried on a value of its own, and where
-//! the server does not honour it, nobody leads.
+//! All safety rests on the conditions. So before the first bid they are tried on a value of their own
+//! (`proof`), and where a server does not honour them, nobody leads. A store is a [`Register`], and has no
+//! part in the algorithm, which is [`Registered`].
 
 use std::fmt;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use time::OffsetDateTime;
-use tokio::sync::OnceCell;
+use tokio::sync::{Notify, OnceCell};
+use uuid::Uuid;
 
-use self::body::{Body, Noticed};
-use self::error::RegisterError;
+pub use self::body::{Body, Held};
+pub use self::error::RegisterError;
+use self::proof::Trial;
+use self::reports::Reports;
 use super::{BreakOutcome, Finding, LeaseAdmin, LeaseStore, MOST_LISTED, Presence};
 use crate::lease::{
-    Bid, Cause, Change, Failure, Grant, Record, Rules, Snapshot, StoreError, Successor, Version,
+    Bid, Cause, Change, Failure, Grant, Nonce, Record, Rules, Snapshot, StoreError, Successor,
+    Version,
 };
 
 mod body;
+#[cfg(any(feature = "gcs", feature = "mongodb", feature = "s3"))]
 pub(super) mod doctor;
-pub(super) mod error;
+mod error;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzzing;
 mod proof;
+mod reports;
 #[cfg(test)]
 mod tests;
 
 /// A value of the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Slot {
+pub enum Slot {
     /// The one with the lease and the record.
     Lease,
     /// The one on which conditions are tried. It stays, and all candidates of the election share it.
@@ -42,7 +57,7 @@ pub(super) enum Slot {
 
 /// The condition of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum If<'a> {
+pub enum If<'a> {
     /// There is no value yet.
     Absent,
     /// The value is the one with this tag.
@@ -51,26 +66,50 @@ pub(super) enum If<'a> {
 
 /// A value as it was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Tagged {
-    /// The server's name for this state of the value.
-    pub(super) tag: String,
-    pub(super) content: Vec<u8>,
+pub struct Tagged {
+    /// The server's name for this state of the value, which no other state has.
+    pub tag: String,
+    /// The value, or why it is none of Tenure's, to follow its name.
+    pub body: Result<Body, String>,
     /// The date by the server's clock, if it sent one.
-    pub(super) date: Option<OffsetDateTime>,
+    pub date: Option<OffsetDateTime>,
 }
 
 /// The outcome of a write that was done.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Written {
+pub struct Written {
     /// The server's name for the new state of the value.
-    pub(super) tag: String,
+    pub tag: String,
     /// The date by the server's clock, if it sent one.
-    pub(super) date: Option<OffsetDateTime>,
+    pub date: Option<OffsetDateTime>,
+}
+
+/// What a server reports unasked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Told {
+    /// The value, as it was at some time.
+    Body(Body),
+    /// The value was deleted.
+    Gone,
+    /// It may have changed. Anybody may be able to cause this.
+    Hint,
+}
+
+impl Told {
+    /// Returns the report of a content, or of its deletion.
+    #[must_use]
+    pub fn of(content: Option<&[u8]>) -> Self {
+        match content.map(Body::decode) {
+            Some(Ok(body)) => Self::Body(body),
+            Some(Err(_)) => Self::Hint,
+            None => Self::Gone,
+        }
+    }
 }
 
 /// A server with such values. Each call is one request.
 #[async_trait]
-pub(super) trait Register: Send + Sync + 'static {
+pub trait Register: Send + Sync + 'static {
     /// Returns the name of the kind of store.
     fn kind(&self) -> &'static str;
 
@@ -92,29 +131,44 @@ pub(super) trait Register: Send + Sync + 'static {
         &self,
         slot: Slot,
         condition: If<'_>,
-        content: Vec<u8>,
+        body: &Body,
     ) -> Result<Option<Written>, RegisterError>;
 
     /// Returns the names of other elections in the same place, sorted; `None` if they cannot be listed.
     async fn others(&self) -> Option<Vec<String>>;
 
-    /// Resolves when the server reports unasked that the value of the lease has changed, or may have, with
-    /// its content then, or `None` without one. Never resolves where a server reports nothing.
-    async fn told(&self) -> Option<Vec<u8>> {
+    /// Resolves when the server reports unasked that the value of the lease has changed, or may have;
+    /// first, on a new watch, with the present state. Dropping the future closes the watch; the next call
+    /// opens another. Never resolves where a server reports nothing.
+    async fn told(&self) -> Told {
         std::future::pending().await
     }
 
     /// Checks everything that this store needs, for `tenure doctor`.
     async fn examine(&self) -> Vec<Finding>;
+
+    /// Returns whether conditions are also tried in a race, because servers of other makers answer like
+    /// this one.
+    fn is_raced(&self) -> bool {
+        true
+    }
+
+    /// Draws a number that no other write has.
+    fn draw(&self) -> Nonce {
+        Nonce(Uuid::new_v4().as_u128())
+    }
 }
 
 /// A lease in a register.
-pub(super) struct Registered<R> {
+pub struct Registered<R> {
     register: R,
-    /// Whether the server has been seen to honour conditions.
-    proven: OnceCell<()>,
-    /// What the server reported last, unasked.
-    noticed: Mutex<Noticed>,
+    /// Whether the server has been seen to honour conditions one after the other.
+    proven: OnceCell<Trial>,
+    /// The same in a race: on its own, since each request must have an answer in time.
+    raced: OnceCell<()>,
+    reports: Mutex<Reports>,
+    /// Whether the watch is to be opened anew.
+    reopen: Notify,
 }
 
 impl<R: Register> fmt::Debug for Registered<R> {
@@ -124,56 +178,76 @@ impl<R: Register> fmt::Debug for Registered<R> {
 }
 
 impl<R: Register> Registered<R> {
-    pub(super) fn new(register: R) -> Self {
-        Self { register, proven: OnceCell::new(), noticed: Mutex::default() }
+    /// Creates the lease of a register; sends no request.
+    pub fn new(register: R) -> Self {
+        Self {
+            register,
+            proven: OnceCell::new(),
+            raced: OnceCell::new(),
+            reports: Mutex::default(),
+            reopen: Notify::new(),
+        }
     }
 
     fn place(&self) -> String {
         self.register.place(Slot::Lease)
     }
 
-    /// Reads the value; `None` if there is none.
-    async fn see(&self) -> Result<Option<(Tagged, Body)>, StoreError> {
-        let Some(read) = self.register.get(Slot::Lease).await? else { return Ok(None) };
-        let body = Body::read(&read.content, &self.place()).map_err(StoreError::Foreign)?;
-        Ok(Some((read, body)))
+    fn reports(&self) -> MutexGuard<'_, Reports> {
+        self.reports.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Reads the value, with its tag; `None` if there is none.
+    async fn see(&self) -> Result<Option<(String, Body)>, StoreError> {
+        let read = self.register.get(Slot::Lease).await?;
+        let body = read.as_ref().map(|it| it.body.clone()).transpose().map_err(|what| {
+            StoreError::Foreign(Failure::new(Cause::Record, foreign(&self.place(), &what)))
+        })?;
+        if self.reports().read(body.as_ref().unwrap_or(&Body::default())) {
+            self.reopen.notify_one();
+        }
+        Ok(read.map(|it| it.tag).zip(body))
     }
 
     /// Writes the value on a condition; `None` if that does not hold.
     async fn try_write(
         &self,
         condition: If<'_>,
-        body: &Body,
+        body: &mut Body,
     ) -> Result<Option<(Version, Written)>, StoreError> {
-        let content = body.content();
-        let written = self.register.put(Slot::Lease, condition, content.clone()).await?;
-        Ok(written.map(|it| (body::version(&it.tag, &content), it)))
+        body.stamp(self.register.draw());
+        let written = self.register.put(Slot::Lease, condition, body).await?;
+        Ok(written.map(|it| {
+            self.reports().wrote(body);
+            (body::version(&it.tag, body), it)
+        }))
     }
 
-    /// Changes the value for a bid by one write, and returns it as it is then, with its version. `edit`
-    /// returns whether there is anything to change. The change is made to what the last write of the bid
-    /// returned; only a read can refuse it, or show that there is nothing to change.
+    async fn write(
+        &self,
+        condition: If<'_>,
+        mut body: Body,
+    ) -> Result<(Version, Body), StoreError> {
+        let written = self.try_write(condition, &mut body).await?;
+        let (version, _) = written.ok_or_else(|| self.conflict())?;
+        Ok((version, body))
+    }
+
+    /// Changes the value for a bid by one write, and returns it as it is then, with its version. The change
+    /// is made to what the last write of the bid returned; only a read can refuse it.
     async fn change(
         &self,
         bid: &Bid,
-        edit: impl Fn(&mut Body) -> Result<bool, StoreError> + Send,
+        edit: impl Fn(&mut Body) -> Result<(), StoreError> + Send,
     ) -> Result<(Version, Body), StoreError> {
         if let Some((tag, mut body)) = bid.written.as_ref().and_then(body::of_version)
-            && edit(&mut body) == Ok(true)
+            && edit(&mut body).is_ok()
         {
-            return self.write(&tag, body).await;
+            return self.write(If::Tagged(&tag), body).await;
         }
-        let (read, mut body) = self.see().await?.ok_or_else(|| self.gone())?;
-        match edit(&mut body)? {
-            true => self.write(&read.tag, body).await,
-            false => Ok((body::version(&read.tag, &read.content), body)),
-        }
-    }
-
-    async fn write(&self, tag: &str, body: Body) -> Result<(Version, Body), StoreError> {
-        let written = self.try_write(If::Tagged(tag), &body).await?;
-        let (version, _) = written.ok_or_else(|| self.conflict())?;
-        Ok((version, body))
+        let (tag, mut body) = self.see().await?.ok_or_else(|| self.gone())?;
+        edit(&mut body)?;
+        self.write(If::Tagged(&tag), body).await
     }
 
     /// Acquires or renews the lease in this state; returns the record found in it, or `None` if it has
@@ -185,20 +259,38 @@ impl<R: Register> Registered<R> {
     ) -> Result<Option<Grant>, StoreError> {
         let seen = || body::of_version(&bid.seen);
         if body.is_of(bid) {
-            body.renew(bid);
+            body.renew(bid, self.register.draw());
         } else if seen().is_some_and(|it| it.0 == tag) {
-            body.take(bid);
+            body.take(bid, self.register.draw());
         } else {
             return Err(self.not_ours(&body));
         }
-        let written = self.try_write(If::Tagged(&tag), &body).await?;
+        let written = self.try_write(If::Tagged(&tag), &mut body).await?;
         Ok(written.map(|it| grant(body.record, it)))
     }
 
     /// Tries on a value of its own whether the server honours conditions, unless that was seen before.
     async fn prove(&self) -> Result<(), StoreError> {
-        let proof = || async { proof::prove(&self.register).await.map(drop) };
-        self.proven.get_or_try_init(proof).await.copied()
+        let trial = self.proven.get_or_try_init(|| proof::in_order(&self.register)).await?;
+        if self.register.is_raced() && trial.is_race_due() {
+            self.raced.get_or_try_init(|| proof::in_a_race(&self.register)).await?;
+        }
+        Ok(())
+    }
+
+    /// Writes the state that a bid was based on once more, if it is still the present one: the bid may be
+    /// delivered yet, and its condition must not hold then.
+    async fn outdate(&self, bid: &Bid, found: Option<(String, Body)>) -> Result<(), StoreError> {
+        let base = body::of_version(&bid.seen).map(|it| it.0);
+        match found {
+            None if body::is_missing(&bid.seen) => {
+                self.write(If::Absent, Body::default()).await.map(drop)
+            }
+            Some((tag, body)) if base.as_ref() == Some(&tag) => {
+                self.write(If::Tagged(&tag), body).await.map(drop)
+            }
+            _ => Ok(()),
+        }
     }
 
     fn check_ours(&self, body: &Body, bid: &Bid) -> Result<(), StoreError> {
@@ -239,7 +331,7 @@ impl<R: Register> LeaseStore for Registered<R> {
     async fn read(&self) -> Result<Snapshot, StoreError> {
         Ok(match self.see().await? {
             None => body::missing(),
-            Some((read, body)) => body.snapshot(body::version(&read.tag, &read.content)),
+            Some((tag, body)) => body.snapshot(body::version(&tag, &body)),
         })
     }
 
@@ -247,8 +339,8 @@ impl<R: Register> LeaseStore for Registered<R> {
         self.prove().await?;
         if body::is_missing(&bid.seen) {
             let mut body = Body::default();
-            body.take(bid);
-            if let Some(written) = self.try_write(If::Absent, &body).await? {
+            body.take(bid, self.register.draw());
+            if let Some(written) = self.try_write(If::Absent, &mut body).await? {
                 tracing::warn!("created {}, which was missing", self.place());
                 return Ok(grant(Record::default(), written));
             }
@@ -258,10 +350,7 @@ impl<R: Register> LeaseStore for Registered<R> {
         for _ in 0..2 {
             let found = match seen.take() {
                 Some(found) => found,
-                None => {
-                    let (read, body) = self.see().await?.ok_or_else(|| self.gone())?;
-                    (read.tag, body)
-                }
+                None => self.see().await?.ok_or_else(|| self.gone())?,
             };
             if let Some(grant) = self.take(found, bid).await? {
                 return Ok(grant);
@@ -273,11 +362,9 @@ impl<R: Register> LeaseStore for Registered<R> {
     async fn write_term(&self, bid: &Bid, floor: u64) -> Result<u64, StoreError> {
         let edit = |body: &mut Body| {
             self.check_ours(body, bid)?;
-            if body.term_of(bid).is_some() {
-                return Ok(false);
-            }
-            if body.write_term(bid, floor) {
-                return Ok(true);
+            // A term that a read has found is written once more: it may not be there for good.
+            if body.term_of(bid).is_some() || body.write_term(bid, floor) {
+                return Ok(());
             }
             let message = format!("{} has the largest possible term", self.place());
             Err(StoreError::Foreign(Failure::new(Cause::Record, message)))
@@ -289,8 +376,8 @@ impl<R: Register> LeaseStore for Registered<R> {
     async fn renew(&self, bid: &Bid) -> Result<Option<Version>, StoreError> {
         let edit = |body: &mut Body| {
             self.check_ours(body, bid)?;
-            body.renew(bid);
-            Ok(true)
+            body.renew(bid, self.register.draw());
+            Ok(())
         };
         self.change(bid, edit).await.map(|it| Some(it.0))
     }
@@ -300,6 +387,13 @@ impl<R: Register> LeaseStore for Registered<R> {
         bid: &Bid,
         successor: &Successor,
     ) -> Result<Option<Version>, StoreError> {
+        let named = Some(successor.as_stored());
+        let known = bid.written.as_ref().and_then(body::of_version);
+        if known
+            .is_some_and(|(_, body)| body.term_of(bid).is_some() && body.record.successor == named)
+        {
+            return Ok(bid.written.clone());
+        }
         let edit = |body: &mut Body| {
             self.check_ours(body, bid)?;
             if body.term_of(bid).is_none() {
@@ -307,31 +401,35 @@ impl<R: Register> LeaseStore for Registered<R> {
                     "this candidate did not write the record, so no successor was written";
                 return Err(refused(message.to_owned()));
             }
-            if body.record.successor.as_ref() == Some(&successor.as_stored()) {
-                return Ok(false);
-            }
             body.set_successor(successor);
-            Ok(true)
+            Ok(())
         };
         self.change(bid, edit).await.map(|it| Some(it.0))
     }
 
     async fn release(&self, bid: &Bid) -> Result<(), StoreError> {
-        let edit = |body: &mut Body| {
-            if !body.is_to_end(bid) {
-                return Err(self.not_ours(body));
+        let found = self.see().await?;
+        let why = found.as_ref().map_or_else(|| self.gone(), |(_, body)| self.not_ours(body));
+        match found {
+            Some((tag, mut body)) if body.is_to_end(bid) => {
+                body.free();
+                self.write(If::Tagged(&tag), body).await.map(drop)
             }
-            body.free();
-            Ok(true)
-        };
-        self.change(bid, edit).await.map(drop)
+            found => {
+                self.outdate(bid, found).await?;
+                Err(why)
+            }
+        }
     }
 
     async fn changed(&self) -> Change {
         loop {
-            let content = self.register.told().await;
-            let mut noticed = self.noticed.lock().unwrap_or_else(PoisonError::into_inner);
-            if let Some(change) = noticed.take(content.as_deref()) {
+            let told = tokio::select! {
+                biased;
+                () = self.reopen.notified() => continue,
+                told = self.register.told() => told,
+            };
+            if let Some(change) = self.reports().told(told) {
                 return change;
             }
         }
@@ -341,7 +439,7 @@ impl<R: Register> LeaseStore for Registered<R> {
 #[async_trait]
 impl<R: Register> LeaseAdmin for Registered<R> {
     async fn break_lease(&self, at_once: bool) -> Result<BreakOutcome, StoreError> {
-        let Some((read, mut body)) = self.see().await? else { return Ok(BreakOutcome::NotHeld) };
+        let Some((tag, mut body)) = self.see().await? else { return Ok(BreakOutcome::NotHeld) };
         let Some(held) = &body.held else { return Ok(BreakOutcome::NotHeld) };
         let free_in = if at_once { Duration::ZERO } else { held.lease_duration };
         let record = body.shown_record();
@@ -350,9 +448,9 @@ impl<R: Register> LeaseAdmin for Registered<R> {
         } else if held.is_breaking {
             return Ok(BreakOutcome::Held { record, free_in });
         } else {
-            body.mark_broken();
+            body.mark_broken(self.register.draw());
         }
-        if self.try_write(If::Tagged(&read.tag), &body).await?.is_none() {
+        if self.try_write(If::Tagged(&tag), &mut body).await?.is_none() {
             let message = "the lease was modified concurrently, so nothing was broken: try again";
             return Err(StoreError::Unknown(Failure::new(Cause::Lease, message)));
         }
@@ -373,17 +471,15 @@ impl<R: Register> LeaseAdmin for Registered<R> {
 
     async fn create(&self, floor: u64) -> Result<Vec<String>, StoreError> {
         let place = self.place();
-        let Some((read, mut body)) = self.see().await? else {
-            return match self.try_write(If::Absent, &body::first(floor)).await? {
-                Some(_) => Ok(vec![format!("created {place} with the first term {floor}")]),
-                None => Err(self.conflict()),
-            };
+        let Some((tag, mut body)) = self.see().await? else {
+            self.write(If::Absent, body::first(floor)).await?;
+            return Ok(vec![format!("created {place} with the first term {floor}")]);
         };
         if body.record.term.is_some() {
             return Ok(Vec::new());
         }
         body.record.term = Some(floor);
-        self.write(&read.tag, body).await?;
+        self.write(If::Tagged(&tag), body).await?;
         Ok(vec![format!("wrote the first term {floor} to {place}")])
     }
 }
@@ -395,6 +491,7 @@ fn grant(record: Record, (version, written): (Version, Written)) -> Grant {
 
 /// Returns those of the names that an election may have, sorted, at most [`MOST_LISTED`]: neither those of
 /// trials, nor what others or the server itself keep beside them.
+#[cfg(any(feature = "gcs", feature = "mongodb", feature = "s3"))]
 pub(super) fn elections<'a>(names: impl Iterator<Item = &'a str>) -> Vec<String> {
     let is_plain = |it: u8| it.is_ascii_lowercase() || it.is_ascii_digit();
     let is_election = |it: &&str| {
@@ -405,6 +502,14 @@ pub(super) fn elections<'a>(names: impl Iterator<Item = &'a str>) -> Vec<String>
     names.sort();
     names.truncate(MOST_LISTED);
     names
+}
+
+/// Says that what a value has is none of Tenure's.
+fn foreign(place: &str, what: &str) -> String {
+    format!(
+        "{place} {what}; nothing was overwritten: set another election, or another place in --store, or \
+         delete it if nothing else uses it"
+    )
 }
 
 fn refused(message: String) -> StoreError {

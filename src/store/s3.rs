@@ -18,8 +18,7 @@ use self::xml::Elements;
 use super::client::{self, Peer, StoreClient};
 use super::network::in_time;
 use super::query;
-use super::register::error::RegisterError;
-use super::register::{self, If, Register, Registered, Slot, Tagged, Written};
+use super::register::{self, Body, If, Register, RegisterError, Registered, Slot, Tagged, Written};
 use super::renewed::Renewed;
 use super::{Finding, LeaseAdmin, MOST_LISTED};
 use crate::clock;
@@ -265,7 +264,7 @@ impl Register for Bucket {
         match self.request(Method::GET, place, &[], HeaderMap::new(), Vec::new()).await {
             Ok(Answer { headers, body }) => {
                 let (tag, date) = (self.tag(&headers)?, client::date(&headers));
-                Ok(Some(Tagged { tag, content: body, date }))
+                Ok(Some(Tagged { tag, body: Body::decode(&body), date }))
             }
             Err(RegisterError::Missing(_)) => Ok(None),
             Err(error) => Err(error),
@@ -276,7 +275,7 @@ impl Register for Bucket {
         &self,
         slot: Slot,
         condition: If<'_>,
-        content: Vec<u8>,
+        body: &Body,
     ) -> Result<Option<Written>, RegisterError> {
         let (name, value): (HeaderName, _) = match condition {
             If::Absent => (IF_NONE_MATCH, "*"),
@@ -285,7 +284,7 @@ impl Register for Bucket {
         let unfit = |_| RegisterError::Invalid("the object has an unusable ETag".to_owned());
         let value = HeaderValue::from_str(value).map_err(unfit)?;
         let (key, headers) = (self.key(slot), HeaderMap::from_iter([(name, value)]));
-        match self.request(Method::PUT, Place::Object(&key), &[], headers, content).await {
+        match self.request(Method::PUT, Place::Object(&key), &[], headers, body.encode()).await {
             Ok(Answer { headers, .. }) => {
                 Ok(Some(Written { tag: self.tag(&headers)?, date: client::date(&headers) }))
             }

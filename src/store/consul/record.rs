@@ -63,7 +63,8 @@ pub(super) struct Content {
 
 impl Content {
     fn read(value: &[u8]) -> Result<Self, String> {
-        let StoredValue { claim, term, nonce, holder, successor, .. } = json::decode(value)?;
+        let StoredValue { claim, term, nonce, holder, successor, .. } =
+            json::decode(value, FORMAT)?;
         let claim = claim.map(|it| {
             let StoredClaim { nonce, identity, breaking } = it;
             json::nonce(&nonce).map(|nonce| Claim { nonce, identity, is_breaking: breaking })

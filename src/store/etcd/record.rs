@@ -206,7 +206,7 @@ pub(super) fn first(term: u64) -> Vec<u8> {
 
 fn held(found: &KeyValue, key: &str) -> Result<Held, Failure> {
     let foreign = |what: String| foreign(key, &what);
-    let stored: StoredClaim = json::decode(&found.value.0).map_err(foreign)?;
+    let stored: StoredClaim = json::decode(&found.value.0, FORMAT).map_err(foreign)?;
     Ok(Held {
         nonce: json::nonce(&stored.nonce).map_err(foreign)?,
         identity: stored.identity,
@@ -219,7 +219,7 @@ fn held(found: &KeyValue, key: &str) -> Result<Held, Failure> {
 
 fn record(found: &KeyValue, key: &str) -> Result<Record, Failure> {
     let foreign = |what: String| foreign(key, &what);
-    let stored: StoredRecord = json::decode(&found.value.0).map_err(foreign)?;
+    let stored: StoredRecord = json::decode(&found.value.0, FORMAT).map_err(foreign)?;
     let StoredRecord { term, nonce, holder, successor, .. } = stored;
     json::record(Some(term), nonce.as_deref(), holder, successor).map_err(foreign)
 }

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::store::register::error::RegisterError;
+use crate::store::register::RegisterError;
 
 /// Classifies an answer by its HTTP status and body. `place` names what the request was for.
 pub(super) fn refused(status: u16, body: &[u8], server: &str, place: &str) -> RegisterError {

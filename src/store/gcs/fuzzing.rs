@@ -3,7 +3,7 @@
 use super::{errors, identity};
 use crate::lease::StoreError;
 use crate::lease::text::is_printable;
-use crate::store::register::error::RegisterError;
+use crate::store::register::RegisterError;
 
 /// Checks that arbitrary bodies of answers end in an error that can be shown, which is definite only by its
 /// status, and that a file of a credential names no server that others on the network can read.

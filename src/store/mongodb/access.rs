@@ -15,7 +15,7 @@ use crate::config::{Address, MongoSettings};
 use crate::http::resolver::Resolver;
 use crate::store::network::{in_time, load_tls};
 use crate::store::next_server::NextServer;
-use crate::store::register::error::RegisterError;
+use crate::store::register::RegisterError;
 use crate::store::secret::Secret;
 use crate::tls::ClientTls;
 

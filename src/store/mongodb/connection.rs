@@ -17,7 +17,7 @@ use super::wire::{self, Build, Hello, Meaning};
 use crate::config::{Address, MongoSettings};
 use crate::http::resolver::Resolver;
 use crate::store::network::NetworkError;
-use crate::store::register::error::RegisterError;
+use crate::store::register::RegisterError;
 use crate::store::stream::{self, Stream, broken};
 
 /// The credential for a connection.

@@ -7,11 +7,11 @@ use super::wire::OLDEST;
 use crate::clock;
 use crate::store::Finding;
 use crate::store::network::NetworkError;
+use crate::store::register::RegisterError;
 use crate::store::register::Slot;
 use crate::store::register::doctor::{
     CONDITIONS, CREDENTIAL, Examination, PATIENCE, SERVER, SKEW, TIMINGS, Words, unusable,
 };
-use crate::store::register::error::RegisterError;
 
 const VERSION: &str = "version";
 const PRIMARY: &str = "primary";

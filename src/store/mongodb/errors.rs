@@ -4,7 +4,7 @@
 use super::wire::{Meaning, Reported, meaning};
 use crate::lease::text::is_printable;
 use crate::store::network::NetworkError;
-use crate::store::register::error::RegisterError;
+use crate::store::register::RegisterError;
 
 /// Returns whether another server may do better.
 pub(super) fn is_of_one_server(error: &RegisterError) -> bool {

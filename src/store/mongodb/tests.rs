@@ -12,6 +12,7 @@ use super::bson::Value;
 use super::*;
 use crate::clock;
 use crate::config::{Address, MongoUser, SecretSource, StoreTls};
+use crate::lease::Nonce;
 use crate::store::Verdict;
 use crate::tls::KeyPair;
 
@@ -112,6 +113,14 @@ fn document(id: &str, content: &str) -> Document {
     Document::of([("_id", id.into()), ("version", "v".into()), ("lease", content.into())])
 }
 
+fn body(write: u128) -> Body {
+    Body { write: Nonce(write), ..Body::default() }
+}
+
+fn content(write: u128) -> String {
+    String::from_utf8(body(write).encode()).unwrap()
+}
+
 /// An answer with a cursor.
 fn batch(name: &str, id: i64, all: Vec<Document>) -> Document {
     let cursor = Document::of([(name, all.into()), ("id", id.into())]);
@@ -121,7 +130,11 @@ fn batch(name: &str, id: i64, all: Vec<Document>) -> Document {
 #[tokio::test]
 async fn a_write_counts_only_where_the_server_has_done_one() {
     let server = Server::start(true).await;
-    let put = |condition| server.collection.put(Slot::Lease, condition, b"{}".to_vec());
+    let bodies = [1, 2].map(body);
+    let put = |condition| {
+        let body = &bodies[usize::from(condition != If::Absent)];
+        server.collection.put(Slot::Lease, condition, body)
+    };
     let time = Value::Timestamp(1_700_000_000 << 32);
     server.says([count(1).with("operationTime", time), count(1), count(0)]);
     let created = put(If::Absent).await.unwrap().unwrap();
@@ -146,7 +159,7 @@ async fn a_document_is_read_with_its_version_and_the_date_of_the_server() {
     let found = batch("firstBatch", 0, vec![document("orders", "{}")]);
     server.says([found.with("operationTime", time), batch("firstBatch", 0, vec![])]);
     let read = server.collection.get(Slot::Lease).await.unwrap().unwrap();
-    assert_eq!((&*read.tag, &*read.content), ("v", &b"{}"[..]));
+    assert_eq!((&*read.tag, read.body.is_err()), ("v", true));
     assert_eq!(read.date.map(|it| it.unix_timestamp()), Some(1_700_000_000));
     assert_eq!(server.collection.get(Slot::Trial).await, Ok(None));
     let names = ["orders", "b", "orders_trial"].map(|it| document(it, "{}"));
@@ -163,18 +176,18 @@ async fn a_document_is_read_with_its_version_and_the_date_of_the_server() {
 async fn a_change_stream_begins_with_the_present_state_and_goes_on_with_events() {
     let server = Server::start(true).await;
     let event =
-        |content: &str| Document::of([("fullDocument", document("orders", content).into())]);
+        |write| Document::of([("fullDocument", document("orders", &content(write)).into())]);
     let deleted = Document::of([("operationType", "delete".into())]);
     server.says([
-        batch("firstBatch", 9, vec![event("early")]),
-        batch("firstBatch", 0, vec![document("orders", "present")]),
+        batch("firstBatch", 9, vec![event(2)]),
+        batch("firstBatch", 0, vec![document("orders", &content(1))]),
         batch("nextBatch", 9, vec![]),
-        batch("nextBatch", 8, vec![event("next"), deleted]),
-        batch("nextBatch", 8, vec![event("last")]),
+        batch("nextBatch", 8, vec![event(3), deleted]),
+        batch("nextBatch", 8, vec![event(4)]),
     ]);
-    for expected in [Some("present"), Some("early"), Some("next"), None, Some("last")] {
-        let told = server.collection.told().await;
-        assert_eq!(told.as_deref(), expected.map(str::as_bytes));
+    for expected in [Some(1), Some(2), Some(3), None, Some(4)] {
+        let expected = expected.map_or(Told::Gone, |it| Told::Body(body(it)));
+        assert_eq!(server.collection.told().await, expected);
     }
     let asked = server.asked();
     let cursors: Vec<_> = asked.iter().filter_map(|it| it.number("getMore")).collect();
@@ -186,17 +199,17 @@ async fn a_change_stream_begins_with_the_present_state_and_goes_on_with_events()
 #[tokio::test]
 async fn a_change_stream_that_ended_is_opened_again_after_a_pause() {
     let server = Server::start(true).await;
-    let state = |content: &str| batch("firstBatch", 0, vec![document("orders", content)]);
+    let state = |write| batch("firstBatch", 0, vec![document("orders", &content(write))]);
     server.says([
         batch("firstBatch", 9, vec![]),
-        state("first"),
+        state(1),
         batch("nextBatch", 0, vec![]),
         batch("firstBatch", 9, vec![]),
-        state("second"),
+        state(2),
     ]);
-    assert_eq!(server.collection.told().await.as_deref(), Some(&b"first"[..]));
+    assert_eq!(server.collection.told().await, Told::Body(body(1)));
     let before = clock::now();
-    assert_eq!(server.collection.told().await.as_deref(), Some(&b"second"[..]));
+    assert_eq!(server.collection.told().await, Told::Body(body(2)));
     let pause = before.elapsed_min(clock::now());
     assert!(pause >= Duration::from_millis(120), "the server may be failing: {pause:?}");
 }

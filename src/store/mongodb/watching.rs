@@ -16,8 +16,7 @@ use super::errors::not_mongodb;
 use super::wire::{self, Stored};
 use crate::store::network::NetworkError;
 use crate::store::pause::Pause;
-use crate::store::register::Slot;
-use crate::store::register::error::RegisterError;
+use crate::store::register::{RegisterError, Slot, Told};
 
 /// How long the server waits for events before it answers without one. A connection may be dead for this
 /// long before that shows; a shorter time costs more requests.
@@ -41,8 +40,8 @@ pub(super) struct Watching {
 }
 
 impl Collection {
-    /// Resolves when the document has changed, or may have: with its content, or `None` without one.
-    pub(super) async fn watch(&self) -> Option<Vec<u8>> {
+    /// Resolves when the document has changed, or may have.
+    pub(super) async fn watch(&self) -> Told {
         let mut watching = self.watching.lock().await;
         loop {
             // Out of its place: a stream whose request was dropped is of no more use.
@@ -50,7 +49,7 @@ impl Collection {
                 Ok((state, stream)) => {
                     watching.stream = Some(stream);
                     watching.pause.reset();
-                    return state.map(|it| it.content.into_bytes());
+                    return Told::of(state.as_ref().map(|it| it.content.as_bytes()));
                 }
                 Err(error) => {
                     tracing::debug!(

@@ -1,25 +1,24 @@
-//! The content of the object that keeps a lease: who claims it, and the record of the last leadership.
-//! Sends no request and reads no clock.
+//! The value of an election: who claims the lease, and the record of the last leadership. Sends no request
+//! and reads no clock.
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use uuid::Uuid;
 
-use crate::lease::{
-    Bid, Cause, Change, Claim, Failure, Nonce, Record, Snapshot, Successor, Version,
-};
-use crate::store::json::{self, FORMAT, LARGEST_TERM, StoredHolder, StoredSuccessor};
+use crate::lease::{Bid, Claim, Nonce, Record, Snapshot, Successor, Version};
+use crate::store::json::{self, LARGEST_TERM, StoredHolder, StoredSuccessor};
 
-/// The version of an object that does not exist.
+/// The format that this version reads and writes. In format 1 a claim counted its renewals, so that one
+/// that a failover had lost could come back equal.
+const FORMAT: u64 = 2;
+
+/// The version of a value that does not exist.
 const MISSING: &str = "missing";
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct StoredBody {
     tenure: u64,
-    /// Random in each write, since the version of an object may be a digest of its content: without it,
-    /// two states apart in time could have one version.
     write: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     claim: Option<StoredClaim>,
@@ -40,53 +39,63 @@ struct StoredClaim {
     /// The candidate, for people.
     identity: String,
     lease_ms: u64,
-    /// Counts the renewals, so that each of them changes the claim.
-    renewals: u64,
+    renewal: String,
+    writes: u64,
     /// Whether an operator is breaking the lease: it runs out, and is not renewed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     breaking: bool,
 }
 
-/// Who claims the lease. Its time is counted by each observer, from the first sight of it on.
+/// Who claims the lease. Its time is counted by each observer, from the first sight of its renewal on.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Held {
-    nonce: Nonce,
+pub struct Held {
+    /// Identifies the acquisition.
+    pub nonce: Nonce,
     /// The candidate, as it names itself.
-    pub(super) identity: String,
-    pub(super) lease_duration: Duration,
-    renewals: u64,
-    pub(super) is_breaking: bool,
+    pub identity: String,
+    /// How long the lease lasts after each renewal.
+    pub lease_duration: Duration,
+    /// Random in each renewal, and unchanged by other writes: what observers compare.
+    pub renewal: Nonce,
+    /// Counts the writes under this claim, only to tell a report from an older one.
+    pub writes: u64,
+    /// Whether an operator has broken the lease, so that it runs out.
+    pub is_breaking: bool,
 }
 
-/// The content of an object.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Body {
+/// The value of an election, or that of its trial.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Body {
+    /// Random in each write. A store's name for a state may be a digest of the content: without it, two
+    /// states apart in time could have one name.
+    pub write: Nonce,
     /// The claim; `None` if the lease is free.
-    pub(super) held: Option<Held>,
+    pub held: Option<Held>,
     /// The record; without a term if there is none.
-    pub(super) record: Record,
+    pub record: Record,
+}
+
+impl Default for Body {
+    fn default() -> Self {
+        Self { write: Nonce(0), held: None, record: Record::default() }
+    }
 }
 
 impl Body {
-    /// Reads the content of an object, or returns why it is none of Tenure's. `place` names the object.
-    pub(super) fn read(content: &[u8], place: &str) -> Result<Self, Failure> {
-        Self::decode(content).map_err(|what| {
-            let message = format!(
-                "{place} {what}; nothing was overwritten: set another election, or another place in --store, or \
-                 delete it if nothing else uses it"
-            );
-            Failure::new(Cause::Record, message)
-        })
-    }
-
-    fn decode(content: &[u8]) -> Result<Self, String> {
-        let StoredBody { claim, term, nonce, holder, successor, .. } = json::decode(content)?;
+    /// Reads a value.
+    ///
+    /// # Errors
+    /// Returns why it is none of Tenure's, or of another format, to follow its name.
+    pub fn decode(content: &[u8]) -> Result<Self, String> {
+        let StoredBody { write, claim, term, nonce, holder, successor, .. } =
+            json::decode(content, FORMAT)?;
         let held = claim.map(|it| {
             Ok::<_, String>(Held {
                 nonce: json::nonce(&it.nonce)?,
                 identity: it.identity,
                 lease_duration: Duration::from_millis(it.lease_ms),
-                renewals: it.renewals,
+                renewal: json::nonce(&it.renewal)?,
+                writes: it.writes,
                 is_breaking: it.breaking,
             })
         });
@@ -94,20 +103,22 @@ impl Body {
             return Err("has a nonce without a term".to_owned());
         }
         let record = json::record(term, nonce.as_deref(), holder, successor)?;
-        Ok(Self { held: held.transpose()?, record })
+        Ok(Self { write: json::nonce(&write)?, held: held.transpose()?, record })
     }
 
-    /// Returns the content for one write.
-    pub(super) fn content(&self) -> Vec<u8> {
+    /// Returns the value as stores keep it.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
         let Record { term, holder, nonce, successor } = &self.record;
         json::encode(&StoredBody {
             tenure: FORMAT,
-            write: Uuid::new_v4().simple().to_string(),
+            write: self.write.to_string(),
             claim: self.held.as_ref().map(|it| StoredClaim {
                 nonce: it.nonce.to_string(),
                 identity: it.identity.clone(),
                 lease_ms: u64::try_from(it.lease_duration.as_millis()).unwrap_or(u64::MAX),
-                renewals: it.renewals,
+                renewal: it.renewal.to_string(),
+                writes: it.writes,
                 breaking: it.is_breaking,
             }),
             term: *term,
@@ -115,6 +126,14 @@ impl Body {
             holder: holder.as_deref().map(StoredHolder::of),
             successor: successor.as_ref().map(StoredSuccessor::of),
         })
+    }
+
+    /// Makes it another state, by a nonce that no other write has.
+    pub(super) fn stamp(&mut self, write: Nonce) {
+        self.write = write;
+        if let Some(held) = &mut self.held {
+            held.writes = held.writes.saturating_add(1);
+        }
     }
 
     /// Returns the record; of a holder that has not written its own yet, the term of the last one alone.
@@ -146,28 +165,30 @@ impl Body {
     }
 
     /// Makes a bid the holder.
-    pub(super) fn take(&mut self, bid: &Bid) {
+    pub(super) fn take(&mut self, bid: &Bid, renewal: Nonce) {
         self.held = Some(Held {
             nonce: bid.nonce,
             identity: bid.candidate.identity.clone(),
             lease_duration: whole_millis(bid.lease_duration),
-            renewals: 0,
+            renewal,
+            writes: 0,
             is_breaking: false,
         });
     }
 
     /// Changes the claim, so that every observer waits anew.
-    pub(super) fn renew(&mut self, bid: &Bid) {
+    pub(super) fn renew(&mut self, bid: &Bid, renewal: Nonce) {
         if let Some(held) = &mut self.held {
             held.lease_duration = whole_millis(bid.lease_duration);
-            held.renewals = held.renewals.wrapping_add(1);
+            held.renewal = renewal;
         }
     }
 
     /// Makes the claim one that runs out, for which every observer waits anew.
-    pub(super) fn mark_broken(&mut self) {
+    pub(super) fn mark_broken(&mut self, renewal: Nonce) {
         if let Some(held) = &mut self.held {
             held.is_breaking = true;
+            held.renewal = renewal;
         }
     }
 
@@ -201,38 +222,9 @@ impl Body {
 
 impl Held {
     /// Returns the claim that observers compare: a renewal changes it, and no other write does.
-    fn claim(&self) -> Claim {
-        let Self { nonce, renewals, is_breaking, lease_duration, .. } = self;
-        let spec = format!("{nonce} {renewals} {is_breaking} {}", lease_duration.as_millis());
-        Claim { spec: Version(spec.into()), lease_duration: *lease_duration }
-    }
-}
-
-/// What a server reported last of a value, unasked.
-#[derive(Default)]
-pub(super) struct Noticed {
-    /// A digest of what is of interest to a standby.
-    news: Option<String>,
-    /// The claim whose time observers count.
-    claim: Option<Claim>,
-}
-
-impl Noticed {
-    /// Records the content of the value, or that there is none; returns `None` if that is of no interest.
-    pub(super) fn take(&mut self, content: Option<&[u8]>) -> Option<Change> {
-        // What is none of Tenure's shows in the read that follows.
-        let body = content.map(|it| Body::decode(it).map_err(|_| it));
-        let held = body.as_ref().and_then(|it| it.as_ref().ok()?.held.as_ref());
-        let claim = held.map(Held::claim);
-        let held_by = held.filter(|it| !it.is_breaking).map(|it| it.nonce);
-        let record = body.as_ref().map(|it| it.as_ref().map(|it| &it.record));
-        let news = format!("{:?}", (held.map(|it| (it.nonce, it.is_breaking)), record));
-        let known = self.news.replace(news);
-        let counted = std::mem::replace(&mut self.claim, claim);
-        if known != self.news {
-            return Some(Change::News { held_by });
-        }
-        self.claim.clone().filter(|_| counted != self.claim).map(Change::Renewal)
+    pub fn claim(&self) -> Claim {
+        let spec = Version(self.renewal.to_string().into());
+        Claim { spec, lease_duration: self.lease_duration }
     }
 }
 
@@ -243,30 +235,30 @@ fn whole_millis(duration: Duration) -> Duration {
     Duration::from_millis(millis.saturating_add(rest))
 }
 
-/// Returns the version of an object: the server's name for it, and all of its content.
-pub(super) fn version(tag: &str, content: &[u8]) -> Version {
-    Version(format!("{tag}\n{}", String::from_utf8_lossy(content)).into())
+/// Returns the version of a value: the server's name for it, and all of its content.
+pub(super) fn version(tag: &str, body: &Body) -> Version {
+    Version(format!("{tag}\n{}", String::from_utf8_lossy(&body.encode())).into())
 }
 
-/// Returns the server's name and the content of a version; `None` if the object did not exist.
+/// Returns the server's name and the value of a version; `None` if there was no value.
 pub(super) fn of_version(version: &Version) -> Option<(String, Body)> {
     let (tag, content) = version.0.split_once('\n')?;
     Some((tag.to_owned(), Body::decode(content.as_bytes()).ok()?))
 }
 
-/// Returns the result of reading an object that does not exist.
+/// Returns the result of reading a value that does not exist.
 pub(super) fn missing() -> Snapshot {
     Body::default().snapshot(Version(MISSING.into()))
 }
 
-/// Returns whether a bid is for an object that did not exist.
+/// Returns whether a bid is for a value that did not exist.
 pub(super) fn is_missing(seen: &Version) -> bool {
     &*seen.0 == MISSING
 }
 
-/// Returns the content of an object with a term and nothing else.
+/// Returns a value with a term and nothing else.
 pub(super) fn first(term: u64) -> Body {
-    Body { held: None, record: Record { term: Some(term), ..Record::default() } }
+    Body { record: Record { term: Some(term), ..Record::default() }, ..Body::default() }
 }
 
 #[cfg(test)]
@@ -282,7 +274,7 @@ mod tests {
 
     fn held() -> Body {
         let mut body = Body::default();
-        body.take(&bid());
+        body.take(&bid(), Nonce(1));
         body
     }
 
@@ -293,44 +285,48 @@ mod tests {
     }
 
     #[test]
-    fn a_claim_counts_its_renewals_and_has_the_length_of_the_last_one() {
+    fn a_renewal_has_a_number_of_its_own_and_every_write_is_counted() {
         let mut body = held();
         let mut claims = Vec::new();
-        for _ in 0..3 {
-            let content: Value = serde_json::from_slice(&body.content()).unwrap();
+        for number in 1..=3 {
+            body.stamp(Nonce(number));
+            let content: Value = serde_json::from_slice(&body.encode()).unwrap();
             claims.push(content["claim"].clone());
-            body.renew(&Bid { lease_duration: Duration::from_secs(20), ..bid() });
+            if number == 1 {
+                body.renew(&Bid { lease_duration: Duration::from_secs(20), ..bid() }, Nonce(9));
+            }
         }
-        let of = |renewals: u64, lease_ms: u64| {
+        let of = |renewal: u64, writes: u64, lease_ms: u64| {
             let nonce = "00000000000000000000000000000007";
-            json!({"nonce": nonce, "identity": "a", "lease_ms": lease_ms, "renewals": renewals})
+            let renewal = format!("{renewal:032x}");
+            json!({"nonce": nonce, "identity": "a", "lease_ms": lease_ms, "renewal": renewal, "writes": writes})
         };
-        assert_eq!(claims, [of(0, 15_000), of(1, 20_000), of(2, 20_000)]);
+        assert_eq!(claims, [of(1, 1, 15_000), of(9, 2, 20_000), of(9, 3, 20_000)]);
     }
 
     #[test]
     fn what_no_candidate_writes_is_refused() {
         for (fields, words) in [
-            (r#""tenure": 2"#, "it has format 2"),
-            (r#""tenure": 1, "term": -1"#, "it is corrupt"),
-            (r#""tenure": 1, "more": 1"#, "it is corrupt"),
-            (r#""tenure": 1, "nonce": "7""#, "it has a nonce without a term"),
-            (r#""tenure": 1, "term": 1, "nonce": "x""#, "it has a nonce that is not hexadecimal"),
+            (r#""tenure": 1"#, "has format 1 of an earlier version"),
+            (r#""tenure": 3"#, "has format 3 of a later version"),
+            (r#""tenure": 2, "term": -1"#, "is corrupt"),
+            (r#""tenure": 2, "more": 1"#, "is corrupt"),
+            (r#""tenure": 2, "nonce": "7""#, "has a nonce without a term"),
+            (r#""tenure": 2, "term": 1, "nonce": "x""#, "has a nonce that is not hexadecimal"),
             (
-                r#""tenure": 1, "term": 1, "successor": {"identity": "b", "hold_off_ms": 1}"#,
-                "it names a holder or a successor without a nonce",
+                r#""tenure": 2, "term": 1, "successor": {"identity": "b", "hold_off_ms": 1}"#,
+                "names a holder or a successor without a nonce",
             ),
             (
-                r#""tenure": 1, "claim": {"nonce": "x", "identity": "a", "lease_ms": 1, "renewals": 0}"#,
-                "it has a nonce that is not hexadecimal",
+                r#""tenure": 2, "claim": {"nonce": "1", "identity": "a", "lease_ms": 1, "renewal": "x", "writes": 0}"#,
+                "has a nonce that is not hexadecimal",
             ),
         ] {
-            let content = format!(r#"{{"write": "", {fields}}}"#);
-            let failure = Body::read(content.as_bytes(), "it").unwrap_err();
-            assert!(failure.message.starts_with(words), "{failure}");
-            assert_eq!(failure.cause, Cause::Record);
+            let content = format!(r#"{{"write": "0", {fields}}}"#);
+            let what = Body::decode(content.as_bytes()).unwrap_err();
+            assert!(what.starts_with(words), "{what}");
         }
-        assert_eq!(Body::read(br#"{"write": "", "tenure": 1}"#, "it"), Ok(Body::default()));
+        assert_eq!(Body::decode(br#"{"write": "0", "tenure": 2}"#), Ok(Body::default()));
     }
 
     #[test]
@@ -339,9 +335,9 @@ mod tests {
         let mut freed = led.clone();
         freed.free();
         let mut taken = led.clone();
-        taken.take(&other());
+        taken.take(&other(), Nonce(2));
         let mut broken = taken.clone();
-        broken.mark_broken();
+        broken.mark_broken(Nonce(3));
         for (body, is_whole) in [(&led, true), (&freed, true), (&taken, false), (&broken, true)] {
             let shown = body.shown_record();
             assert_eq!(shown.term, Some(1));
@@ -354,7 +350,7 @@ mod tests {
         let mut body = held();
         let of = |body: &Body, bid: &Bid| (body.is_of(bid), body.is_to_end(bid));
         assert_eq!((of(&body, &bid()), of(&body, &other())), ((true, true), (false, false)));
-        body.mark_broken();
+        body.mark_broken(Nonce(3));
         assert_eq!((of(&body, &bid()), of(&body, &other())), ((false, true), (false, false)));
         body.free();
         assert_eq!(of(&body, &bid()), (false, false));
@@ -402,33 +398,11 @@ mod tests {
 
     #[test]
     fn a_version_has_all_of_a_value_and_that_of_a_missing_one_has_none() {
-        let version = version("\"tag\"", &led().content());
+        let version = version("\"tag\"", &led());
         assert_eq!(of_version(&version), Some(("\"tag\"".to_owned(), led())));
         assert!(!is_missing(&version));
         let missing = missing();
         assert!(missing.free && is_missing(&missing.version));
         assert_eq!(of_version(&missing.version), None);
-    }
-
-    #[test]
-    fn standbys_are_told_of_renewals_and_of_news_once() {
-        let mut noticed = Noticed::default();
-        let mut body = held();
-        let news = |held_by| Some(Change::News { held_by });
-        let ours = Some(bid().nonce);
-        assert_eq!(noticed.take(Some(&body.content())), news(ours));
-        assert_eq!(noticed.take(Some(&body.content())), None, "the same in another write");
-        body.renew(&bid());
-        let claim = body.held.as_ref().map(Held::claim);
-        assert_eq!(noticed.take(Some(&body.content())), claim.map(Change::Renewal));
-        assert!(body.write_term(&bid(), 0));
-        assert_eq!(noticed.take(Some(&body.content())), news(ours));
-        body.mark_broken();
-        assert_eq!(noticed.take(Some(&body.content())), news(None), "nobody may renew it");
-        body.free();
-        assert_eq!(noticed.take(Some(&body.content())), news(None));
-        assert_eq!(noticed.take(None), news(None));
-        assert_eq!(noticed.take(None), None);
-        assert_eq!(noticed.take(Some(b"of another")), news(None));
     }
 }

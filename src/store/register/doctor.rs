@@ -5,9 +5,7 @@ use std::time::Duration;
 
 use time::OffsetDateTime;
 
-use super::body::Body;
-use super::error::RegisterError;
-use super::{Register, Slot, proof};
+use super::{Body, Register, RegisterError, Slot, foreign, proof};
 use crate::clock::{self, Moment};
 use crate::store::Finding;
 use crate::store::finding::{Findings, TIMED, of_timings};
@@ -94,9 +92,9 @@ impl<'a, R: Register> Examination<'a, R> {
         };
         self.reached(true);
         self.findings.passed(self.words.holder, "can be read");
-        let content = read.as_ref().map(|it| it.content.as_slice());
+        let body = read.as_ref().map(|it| it.body.clone()).transpose();
         let place = self.register.place(Slot::Lease);
-        match content.map(|it| Body::read(it, &place)).transpose() {
+        match body {
             Ok(body) => {
                 let Body { held, record, .. } = body.unwrap_or_default();
                 let holder = held.map(|it| match it.is_breaking {
@@ -105,8 +103,8 @@ impl<'a, R: Register> Examination<'a, R> {
                 });
                 self.findings.term(self.words.value, &place, record.term, holder.as_deref());
             }
-            Err(failure) => {
-                self.findings.failed(self.words.value, failure.message, "see above");
+            Err(what) => {
+                self.findings.failed(self.words.value, foreign(&place, &what), "see above");
                 return false;
             }
         }
@@ -157,10 +155,23 @@ impl<'a, R: Register> Examination<'a, R> {
         }
     }
 
-    /// Proves that conditions are honoured.
+    /// Proves that conditions are honoured, in a race too.
     pub(in crate::store) async fn conditions(&mut self) {
-        match proof::prove(self.register).await {
-            Ok(seen) => self.findings.passed(CONDITIONS, format!("honoured: the server {seen}")),
+        let is_raced = self.register.is_raced();
+        let mut proof = proof::in_order(self.register).await.map(drop);
+        if proof.is_ok() && is_raced {
+            proof = proof::in_a_race(self.register).await;
+        }
+        match proof {
+            Ok(()) => {
+                let place = self.register.place(Slot::Trial);
+                let race = if is_raced { "; of writes at the same time it did one" } else { "" };
+                let seen = format!(
+                    "honoured: the server neither created {place} again, nor wrote it on the condition of a \
+                     state that was over{race}"
+                );
+                self.findings.passed(CONDITIONS, seen);
+            }
             Err(error) => {
                 let remedy = format!(
                     "give {}, or use a server that honours conditions, without a proxy that removes them",

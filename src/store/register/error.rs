@@ -1,16 +1,12 @@
 //! Errors of requests to a register, by what the caller does next.
 
 use crate::lease::{Cause, Failure, StoreError};
-use crate::store::network::NetworkError;
+use crate::store::network_error::NetworkError;
 
 /// Why a request had no answer that can be used. The text is for people, with the remedy in it, and shows
 /// neither a secret nor a URL.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[cfg_attr(
-    not(any(feature = "gcs", feature = "s3")),
-    expect(dead_code, reason = "only object stores answer some of these")
-)]
-pub(in crate::store) enum RegisterError {
+pub enum RegisterError {
     /// There is no such value.
     #[error("{0}")]
     Missing(String),

@@ -6,38 +6,32 @@ use std::time::Duration;
 use super::body::{self, Body};
 use crate::lease::fuzzing::{bid, shown};
 use crate::lease::text::is_printable;
-use crate::lease::{Record, Successor};
+use crate::lease::{Nonce, Record, Successor};
 
 const FLOOR: u64 = 1_000;
 
 /// Checks that a value that was read is free exactly without a claim, that each change reads back the
 /// same, and that what others wrote can be shown once it is admitted.
 pub fn register_value(data: &[u8]) {
-    let found = match Body::read(data, "the object") {
+    let found = match Body::decode(data) {
         Ok(found) => found,
-        Err(failure) => {
-            return assert!(failure.message.chars().all(is_printable), "{failure}");
-        }
+        Err(what) => return assert!(what.chars().all(is_printable), "{what}"),
     };
-    let version = body::version("\"tag\"", data);
+    let version = body::version("\"tag\"", &found);
     let mut snapshot = found.snapshot(version.clone());
     assert_eq!(snapshot.free, found.held.is_none());
     assert_eq!(snapshot.claim.is_some(), found.held.is_some());
     snapshot.admit(Duration::from_secs(15));
     shown(&snapshot);
-    if let Some((tag, again)) = body::of_version(&version) {
-        assert_eq!((tag.as_str(), &again), ("\"tag\"", &found));
-    }
-    let again =
-        |body: &Body| Body::read(&body.content(), "the object").expect("it is of our making");
+    let again = |body: &Body| Body::decode(&body.encode()).expect("it is of our making");
     assert_eq!(again(&found).held, found.held);
     let bid = bid();
     let mut led = found.clone();
-    led.take(&bid);
+    led.take(&bid, Nonce(1));
     assert!(led.is_of(&bid) && again(&led) == led);
     let claim = |body: &Body| body.snapshot(version.clone()).claim.expect("it is held");
     let first = claim(&led);
-    led.renew(&bid);
+    led.renew(&bid, Nonce(2));
     assert!(claim(&led) != first && again(&led) == led, "a renewal changes the claim");
     let renewed = claim(&led);
     if led.write_term(&bid, FLOOR) {
@@ -50,7 +44,7 @@ pub fn register_value(data: &[u8]) {
         assert_eq!(led.record, Record { term: Some(term), holder, nonce, successor });
         assert!(claim(&led) == renewed && again(&led) == led, "and no other write does");
     }
-    led.mark_broken();
+    led.mark_broken(Nonce(3));
     assert!(!led.is_of(&bid) && led.is_to_end(&bid) && claim(&led) != renewed);
     assert_eq!(again(&led), led);
     led.free();

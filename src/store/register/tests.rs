@@ -2,8 +2,10 @@
 //! same time.
 
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use futures::FutureExt;
+use futures::future::join_all;
 
 use super::*;
 use crate::lease::fuzzing::bid;
@@ -15,14 +17,27 @@ use crate::store::Verdict;
 struct Busy {
     lease: Mutex<Option<Tagged>>,
     trial: Mutex<Option<Tagged>>,
+    /// Counts the states of both.
+    states: AtomicU64,
     /// How many writes on a tag are preceded by one of others, which changes nothing but the tag.
     others: Mutex<usize>,
     /// The conditions that it does not honour.
     ignores: Option<fn(If<'_>) -> bool>,
+    /// Whether it refuses every condition.
+    refuses: bool,
     /// Whether its tags are digests of the content, as those of S3 may be.
     has_digests: bool,
+    /// Whether it checks the conditions of all writes at one time before it does one of them.
+    checks_early: bool,
+    /// Whether the writes in flight are answered in turn.
+    yields: bool,
+    date: Option<OffsetDateTime>,
     /// The requests for the lease.
     asked: Mutex<Vec<&'static str>>,
+    /// The reports to come.
+    told: Mutex<Vec<Told>>,
+    /// How many watches were opened.
+    watches: AtomicU64,
 }
 
 impl Busy {
@@ -33,23 +48,27 @@ impl Busy {
         }
     }
 
-    fn write(&self, slot: Slot, content: Vec<u8>) -> Written {
+    fn write(&self, slot: Slot, body: &Body) -> Written {
         let mut value = self.value(slot).lock().expect("no test panicked with it");
-        let next = value.as_ref().map_or(0, |it| it.tag.parse().unwrap_or(0)) + 1;
         let tag = match self.has_digests {
-            true => format!("digest of {}", String::from_utf8_lossy(&content)),
-            false => next.to_string(),
+            true => format!("digest of {body:?}"),
+            false => self.states.fetch_add(1, Ordering::Relaxed).to_string(),
         };
-        *value = Some(Tagged { tag: tag.clone(), content, date: None });
-        Written { tag, date: None }
+        *value = Some(Tagged { tag: tag.clone(), body: Ok(body.clone()), date: self.date });
+        Written { tag, date: self.date }
     }
 
     /// Changes the lease as somebody else does.
     fn set(&self, body: Option<&Body>) {
         match body {
-            Some(body) => drop(self.write(Slot::Lease, body.content())),
+            Some(body) => drop(self.write(Slot::Lease, body)),
             None => *self.lease.lock().unwrap() = None,
         }
+    }
+
+    /// Returns the value of the lease, if there is one.
+    fn body(&self) -> Option<Body> {
+        self.lease.lock().unwrap().as_ref().map(|it| it.body.clone().unwrap())
     }
 
     fn asks(&self, slot: Slot, what: &'static str) {
@@ -91,7 +110,7 @@ impl Register for Busy {
         &self,
         slot: Slot,
         condition: If<'_>,
-        content: Vec<u8>,
+        body: &Body,
     ) -> Result<Option<Written>, RegisterError> {
         self.asks(slot, "put");
         let found = || self.value(slot).lock().expect("no test panicked with it").clone();
@@ -99,15 +118,31 @@ impl Register for Busy {
             let mut others = self.others.lock().expect("no test panicked with it");
             if *others > 0 {
                 *others -= 1;
-                self.write(slot, found().map(|it| it.content).unwrap_or_default());
+                let body = found().map(|it| it.body.expect("it is of Tenure")).unwrap_or_default();
+                self.write(slot, &body);
             }
+        }
+        if self.yields {
+            tokio::task::yield_now().await;
         }
         let holds = match condition {
             _ if self.ignores.is_some_and(|it| it(condition)) => true,
             If::Absent => found().is_none(),
             If::Tagged(tag) => found().is_some_and(|it| it.tag == tag),
         };
-        Ok(holds.then(|| self.write(slot, content)))
+        if self.checks_early {
+            tokio::task::yield_now().await;
+        }
+        Ok((holds && !self.refuses).then(|| self.write(slot, body)))
+    }
+
+    async fn told(&self) -> Told {
+        self.watches.fetch_add(1, Ordering::Relaxed);
+        let told = self.told.lock().expect("no test panicked with it").pop();
+        match told {
+            Some(told) => told,
+            None => std::future::pending().await,
+        }
     }
 
     async fn others(&self) -> Option<Vec<String>> {
@@ -141,41 +176,89 @@ async fn acquired(store: &Registered<Busy>) -> Bid {
     bid
 }
 
+/// Tries all that doctor tries.
+async fn prove(register: &Busy) -> Result<(), StoreError> {
+    proof::in_order(register).await?;
+    proof::in_a_race(register).await
+}
+
 #[tokio::test]
 async fn candidates_that_try_at_the_same_time_do_not_spoil_the_proof() {
     for (others, proven) in [(0, true), (1, true), (4, true), (5, false)] {
         let register = Busy::default();
         *register.others.lock().unwrap() = others;
-        let proof = proof::prove(&register).await;
-        assert_eq!(proof.is_ok(), proven, "{others}: {proof:?}");
+        let proof = proof::in_order(&register).await;
+        assert_eq!(proof.is_ok(), proven, "{others}");
         if let Err(error) = proof {
             assert_eq!(error.failure().cause, Cause::Unavailable, "it says nothing of the server");
         }
         // The value stays, and the next candidate finds it.
-        assert!(proof::prove(&register).await.is_ok());
+        assert_eq!(prove(&register).await, Ok(()));
+    }
+}
+
+#[tokio::test]
+async fn hosts_that_prove_at_once_never_condemn_a_good_server() {
+    for hosts in 2..=6 {
+        let register = Busy { yields: true, ..Busy::default() };
+        let proofs = join_all((0..hosts).map(|_| prove(&register))).await;
+        assert!(proofs.contains(&Ok(())), "{proofs:?}");
+        for error in proofs.into_iter().filter_map(Result::err) {
+            assert_eq!(error.failure().cause, Cause::Unavailable, "{error}");
+        }
     }
 }
 
 #[tokio::test]
 async fn a_server_that_does_not_honour_a_condition_gets_no_bid() {
-    for (ignores, words) in [
-        ((|it| it == If::Absent) as fn(If<'_>) -> bool, "created the value although it existed"),
-        (|it| it != If::Absent, "on the condition of a state that was over"),
+    let ignores = |ignores: fn(If<'_>) -> bool| Busy { ignores: Some(ignores), ..Busy::default() };
+    for (register, words) in [
+        (ignores(|it| it == If::Absent), "created the value although it existed"),
+        (ignores(|it| it != If::Absent), "on the condition of a state that was over"),
+        (
+            Busy { checks_early: true, ..Busy::default() },
+            "did 8 of 8 writes of the value at the same time",
+        ),
+        (
+            Busy { refuses: true, trial: Mutex::new(some_trial()), ..Busy::default() },
+            "refused 5 times",
+        ),
     ] {
-        let store = Registered::new(Busy { ignores: Some(ignores), ..Busy::default() });
+        let store = Registered::new(register);
         let bid = Bid { seen: store.read().await.unwrap().version, ..bid() };
         store.register.asked();
-        let error = store.acquire(&bid).await.unwrap_err();
-        assert!(error.to_string().contains(words), "{error}");
-        assert!(matches!(error, StoreError::Unknown(_)) && store.register.asked().is_empty());
+        for _ in 0..2 {
+            let error = store.acquire(&bid).await.unwrap_err();
+            assert!(error.to_string().contains(words), "{error}");
+            assert_eq!(error.failure().cause, Cause::Settings);
+            assert!(matches!(error, StoreError::Unknown(_)) && store.register.asked().is_empty());
+        }
     }
+}
+
+fn some_trial() -> Option<Tagged> {
+    Some(Tagged { tag: "0".to_owned(), body: Err("is of another".to_owned()), date: None })
+}
+
+#[tokio::test]
+async fn a_race_is_run_once_a_day() {
+    let at = |hours: i64| Some(OffsetDateTime::UNIX_EPOCH + time::Duration::hours(hours));
+    let mut register = Busy { date: at(1_000), ..Busy::default() };
+    assert!(proof::in_order(&register).await.unwrap().is_race_due(), "the value is new");
+    assert_eq!(prove(&register).await, Ok(()));
+    for (hours, is_due) in [(1_000, false), (1_023, false), (1_024, true), (999, true)] {
+        register.date = at(hours);
+        assert_eq!(proof::in_order(&register).await.unwrap().is_race_due(), is_due, "{hours}");
+    }
+    register.date = None;
+    assert!(proof::in_order(&register).await.unwrap().is_race_due(), "nobody knows");
 }
 
 #[tokio::test]
 async fn the_states_of_a_trial_have_digests_of_their_own() {
     let register = Busy { has_digests: true, ..Busy::default() };
     for _ in 0..2 {
-        proof::prove(&register).await.unwrap();
+        assert_eq!(prove(&register).await, Ok(()));
     }
 }
 
@@ -211,7 +294,7 @@ async fn each_change_by_the_holder_is_one_write() {
     bid.written = store.set_successor(&bid, &successor()).await.unwrap();
     assert_eq!(store.register.asked(), ["put"]);
     store.release(&bid).await.unwrap();
-    assert_eq!(store.register.asked(), ["put"]);
+    assert_eq!(store.register.asked(), ["get", "put"], "a release is based on a read");
     let after = store.read().await.unwrap();
     assert_eq!((after.free, after.record.successor), (true, Some(successor())));
     // The next one finds the record.
@@ -220,21 +303,95 @@ async fn each_change_by_the_holder_is_one_write() {
 }
 
 #[tokio::test]
-async fn what_is_done_already_is_not_written_again() {
+async fn what_a_read_shows_as_ours_is_written_once_more() {
     let store = store();
     let mut bid = acquired(&store).await;
     let early = store.set_successor(&bid, &successor()).await.unwrap_err();
     assert!(matches!(early, StoreError::Refused(_)), "{early:?}");
     assert!(early.to_string().contains("did not write the record"), "{early}");
     assert_eq!(store.write_term(&bid, 1).await, Ok(1));
+    // The answers were lost: a failover may take back what the read shows.
     bid.written = None;
     store.register.asked();
-    assert_eq!(store.write_term(&bid, 7).await, Ok(1));
-    assert_eq!(store.register.asked(), ["get"]);
-    bid.written = store.set_successor(&bid, &successor()).await.unwrap();
+    assert_eq!(store.write_term(&bid, 7).await, Ok(1), "the term that was written first");
+    assert_eq!(store.register.asked(), ["get", "put"]);
+    store.set_successor(&bid, &successor()).await.unwrap();
     store.register.asked();
+    bid.written = store.set_successor(&bid, &successor()).await.unwrap();
+    assert_eq!(store.register.asked(), ["get", "put"]);
+    // What was acknowledged lasts.
     assert_eq!(store.set_successor(&bid, &successor()).await.as_ref(), Ok(&bid.written));
-    assert_eq!(store.register.asked(), ["get"]);
+    assert!(store.register.asked().is_empty());
+}
+
+#[tokio::test]
+async fn each_write_has_numbers_of_its_own_also_after_a_lost_answer() {
+    let store = store();
+    let mut bid = acquired(&store).await;
+    let mut seen = vec![store.register.body().unwrap()];
+    for written in [true, false, false, true] {
+        bid.written = bid.written.filter(|_| written);
+        bid.written = store.renew(&bid).await.unwrap();
+        seen.push(store.register.body().unwrap());
+    }
+    // The server loses what was written last, and gets the next renewal.
+    let known = [seen[3].clone(), seen[4].clone()];
+    store.register.set(Some(&seen[3]));
+    bid.written = None;
+    for _ in 0..2 {
+        store.renew(&bid).await.unwrap();
+        seen.push(store.register.body().unwrap());
+    }
+    assert_eq!(
+        known[1].held.as_ref().map(|it| it.writes),
+        seen[5].held.as_ref().map(|it| it.writes)
+    );
+    let numbers = |body: &Body| (body.write, body.held.as_ref().map(|it| it.renewal));
+    for (index, body) in seen.iter().enumerate() {
+        let (write, renewal) = numbers(body);
+        for before in seen[..index].iter().map(numbers) {
+            assert!(before.0 != write && before.1 != renewal, "{seen:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_bid_that_is_given_up_finds_another_state_when_it_is_delivered() {
+    let free = Body::default();
+    let mut held = Body::default();
+    held.take(&Bid { nonce: Nonce(8), ..bid() }, Nonce(1));
+    for base in [None, Some(free), Some(held)] {
+        let store = store();
+        store.register.set(base.as_ref());
+        let bid = Bid { seen: store.read().await.unwrap().version, ..bid() };
+        // Its write is under way.
+        let tag = body::of_version(&bid.seen).map(|it| it.0);
+        let condition = tag.as_deref().map_or(If::Absent, If::Tagged);
+        let released = store.release(&bid).await;
+        assert!(matches!(released, Err(StoreError::Refused(_))), "it held nothing: {released:?}");
+        let mut late = base.clone().unwrap_or_default();
+        late.take(&bid, Nonce(2));
+        let delivered = store.register.put(Slot::Lease, condition, &late).await;
+        assert_eq!(delivered, Ok(None), "{base:?}");
+        let after = store.register.body().unwrap();
+        let claim = |it: &Body| it.held.as_ref().map(Held::claim);
+        assert_eq!(claim(&after), base.as_ref().and_then(claim), "no observer waits anew");
+        assert_eq!(after.record, Record::default());
+    }
+}
+
+#[tokio::test]
+async fn a_release_that_meets_the_late_bid_is_repeated() {
+    let store = store();
+    let bid = Bid { seen: store.read().await.unwrap().version, ..bid() };
+    let mut late = Body::default();
+    late.take(&bid, Nonce(2));
+    store.register.set(Some(&late));
+    *store.register.others.lock().unwrap() = 1;
+    let met = store.release(&bid).await;
+    assert!(matches!(met, Err(StoreError::RetryNow(_))), "{met:?}");
+    assert_eq!(store.release(&bid).await, Ok(()));
+    assert!(store.read().await.unwrap().free);
 }
 
 #[tokio::test]
@@ -265,10 +422,10 @@ async fn a_bid_whose_answer_was_lost_finds_its_lease() {
 async fn a_lost_lease_is_refused_with_the_reason_and_nothing_is_written() {
     let mut others = Body::default();
     let candidate = Candidate { identity: "b".to_owned(), ..(*bid().candidate).clone() };
-    others.take(&Bid { nonce: Nonce(8), candidate: candidate.into(), ..bid() });
+    others.take(&Bid { nonce: Nonce(8), candidate: candidate.into(), ..bid() }, Nonce(1));
     let mut broken = Body::default();
-    broken.take(&bid());
-    broken.mark_broken();
+    broken.take(&bid(), Nonce(1));
+    broken.mark_broken(Nonce(2));
     for (found, words) in [
         (Some(others), "the lease in the value is held by \"b\""),
         (Some(broken.clone()), "an operator broke the lease in the value"),
@@ -359,4 +516,41 @@ async fn an_examination_is_that_of_the_register() {
 #[test]
 fn a_server_that_reports_nothing_wakes_nobody() {
     assert!(store().changed().now_or_never().is_none());
+}
+
+#[tokio::test]
+async fn a_watch_that_two_reads_are_ahead_of_is_opened_anew() {
+    let (store, body) = (store(), |term| body::first(term));
+    let stamped = |term| {
+        let mut body = body(term);
+        body.stamp(Nonce(term.into()));
+        body
+    };
+    store.register.told.lock().unwrap().push(Told::Body(stamped(1)));
+    assert_eq!(store.changed().now_or_never(), Some(Change::News { held_by: None }));
+    let mut changed = store.changed();
+    for (term, watches) in [(1, 2), (2, 2), (3, 3), (4, 3)] {
+        store.register.set(Some(&stamped(term)));
+        store.read().await.unwrap();
+        assert!(futures::poll!(&mut changed).is_pending());
+        assert_eq!(store.register.watches.load(Ordering::Relaxed), watches, "{term}");
+    }
+}
+
+#[tokio::test]
+async fn a_holder_is_not_woken_by_its_own_writes() {
+    let store = store();
+    let mut bid = acquired(&store).await;
+    store.write_term(&bid, 1).await.unwrap();
+    bid.written = None;
+    for _ in 0..2 {
+        bid.written = store.renew(&bid).await.unwrap();
+        let told = Told::Body(store.register.body().unwrap());
+        store.register.told.lock().unwrap().push(told);
+        assert_eq!(store.changed().now_or_never(), None);
+    }
+    // The same report at another candidate.
+    let other = Registered::new(Busy::default());
+    other.register.told.lock().unwrap().push(Told::Body(store.register.body().unwrap()));
+    assert_eq!(other.changed().now_or_never(), Some(Change::News { held_by: Some(bid.nonce) }));
 }

@@ -1,7 +1,7 @@
 //! What an answer of S3 means that is not a success.
 
 use super::xml::Elements;
-use crate::store::register::error::RegisterError;
+use crate::store::register::RegisterError;
 
 /// A request that was refused, for messages.
 pub(super) struct Asked<'a> {

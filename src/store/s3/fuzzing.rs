@@ -5,7 +5,7 @@ use super::identity;
 use super::xml::Elements;
 use crate::lease::StoreError;
 use crate::lease::text::is_printable;
-use crate::store::register::error::RegisterError;
+use crate::store::register::RegisterError;
 
 /// Checks that arbitrary bodies of answers end in an error that can be shown, which is definite only by its
 /// status, and that keys are read of none that has not all parts.

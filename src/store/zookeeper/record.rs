@@ -132,7 +132,7 @@ impl Seen {
     pub(super) fn of(node: Option<(Vec<u8>, State)>, nodes: &Nodes) -> Result<Self, Failure> {
         let Some((data, state)) = node else { return Ok(Self::nothing()) };
         let foreign = |what: String| foreign(&nodes.record, &what);
-        let stored: Stored = json::decode(&data).map_err(foreign)?;
+        let stored: Stored = json::decode(&data, FORMAT).map_err(foreign)?;
         let Stored { term, nonce, holder, successor, claim, .. } = stored.clone();
         let claim = claim.map(claimed).transpose().map_err(foreign)?;
         let is_held = state.children != 0;

@@ -69,6 +69,9 @@ pub struct Model {
     /// in between does not know of it; and whether a release that finds no lease ends one that a late
     /// request of the same bid takes meanwhile.
     pub in_steps: bool,
+    /// Whether what a read shows as done already is written once more, and whether the release of a bid that
+    /// does not hold the lease changes the version that it was for.
+    pub writes_again: bool,
     /// How many lease-durations a lease that is being broken lasts at most, as the break says, where it does not
     /// know of a renewal in between.
     pub lasts: u32,
@@ -101,6 +104,7 @@ impl Model {
         repeats_without_lease: false,
         in_parts: false,
         in_steps: false,
+        writes_again: false,
         lasts: 1,
         ends_dropped: false,
         counts_takings: false,
@@ -134,8 +138,12 @@ impl Model {
     };
 
     /// The model of `gs:`, `mongodb:` and `s3:`.
-    pub const REGISTER: Self =
-        Self { unit: Duration::from_millis(1), counts_takings: false, ..Self::KUBERNETES };
+    pub const REGISTER: Self = Self {
+        unit: Duration::from_millis(1),
+        counts_takings: false,
+        writes_again: true,
+        ..Self::KUBERNETES
+    };
 
     /// The model of `etcd:` with a record, whose term is above all numbers that etcd has of its own.
     pub const ETCD: Self = Self {
@@ -206,6 +214,7 @@ impl Model {
             (Asked::WriteTerm { floor }, None) => next.write_term(bid(), *floor).is_some(),
             (Asked::Renew, Some(Answer::Done) | None) => next.renew(bid()),
             (Asked::SetSuccessor(it), Some(Answer::Done) | None) => next.set_successor(bid(), it),
+            (Asked::Release, None) if next.outdates(bid()) => true,
             (Asked::Release, Some(Answer::Done) | None) => next.release(bid()),
             (Asked::Break { at_once }, Some(Answer::Broken(it))) => next.end(*at_once, Some(it)),
             (Asked::Break { at_once }, None) => next.end(*at_once, None),
@@ -482,6 +491,17 @@ impl Performing<'_> {
         can
     }
 
+    /// Changes the version that a bid was for, if it does not hold the lease; reports whether it does.
+    fn outdates(&mut self, bid: &Bid) -> bool {
+        let is_outdated = self.model.writes_again
+            && !self.is_of(bid)
+            && self.register.version.is_shown(&bid.seen);
+        if is_outdated {
+            self.register.version.change();
+        }
+        is_outdated
+    }
+
     /// Breaks the lease; `None` for an outcome that is not known.
     fn end(&mut self, at_once: bool, outcome: Option<&BreakOutcome>) -> bool {
         if outcome == Some(&BreakOutcome::NotHeld) {
@@ -541,7 +561,7 @@ impl Performing<'_> {
                 self.free();
                 true
             }
-            Asked::Release => !self.is_of(bid),
+            Asked::Release => self.outdates(bid) || !self.is_of(bid),
             Asked::WriteTerm { .. } => self.cannot_write(bid),
             Asked::SetSuccessor(_) => {
                 self.register.record.nonce != Some(bid.nonce) || self.cannot_write(bid)
@@ -571,6 +591,9 @@ impl Performing<'_> {
             return None;
         }
         if is_written {
+            if self.model.writes_again {
+                self.register.version.change();
+            }
             return self.register.record.term;
         }
         let counted = if self.model.counts_takings { self.register.takings } else { 0 };
@@ -596,6 +619,8 @@ impl Performing<'_> {
         if !is_set {
             self.register.record.successor = successor;
             self.register.version.change();
+        } else if self.model.writes_again {
+            self.register.version.change_perhaps();
         }
         is_written && self.can_write(bid)
     }

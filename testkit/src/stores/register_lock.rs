@@ -65,11 +65,13 @@ impl<S: RegisterServer, G: Ground> Harness for RegisterLock<S, G> {
         // Of MongoDB, a document of another shape.
         "none",
         "{\"name\": \"something else\"}",
+        "{\"tenure\": 1, \"write\": \"0\"}",
+        "{\"tenure\": 3, \"write\": \"0\"}",
         "{\"tenure\": 2, \"write\": \"w\"}",
-        "{\"tenure\": 1, \"write\": \"w\", \"term\": \"seven\"}",
-        "{\"tenure\": 1, \"write\": \"w\", \"nonce\": \"1\"}",
-        "{\"tenure\": 1, \"write\": \"w\", \"term\": 7, \"successor\": {\"identity\": \"b\", \"hold_off_ms\": 1}}",
-        "{\"tenure\": 1, \"write\": \"w\", \"claim\": {\"nonce\": \"x\", \"identity\": \"a\", \"lease_ms\": 1, \"renewals\": 0}}",
+        "{\"tenure\": 2, \"write\": \"0\", \"term\": \"seven\"}",
+        "{\"tenure\": 2, \"write\": \"0\", \"nonce\": \"1\"}",
+        "{\"tenure\": 2, \"write\": \"0\", \"term\": 7, \"successor\": {\"identity\": \"b\", \"hold_off_ms\": 1}}",
+        "{\"tenure\": 2, \"write\": \"0\", \"claim\": {\"nonce\": \"x\", \"identity\": \"a\", \"lease_ms\": 1, \"renewal\": \"0\", \"writes\": 0}}",
     ];
     const OBSERVED: bool = true;
 
@@ -104,12 +106,14 @@ impl<S: RegisterServer, G: Ground> Harness for RegisterLock<S, G> {
 
 impl<S: RegisterServer, G: Ground> ObservedHarness for RegisterLock<S, G> {
     async fn touch(&self) {
-        let drawn = uuid::Uuid::new_v4().to_string();
+        let drawn = uuid::Uuid::new_v4().simple().to_string();
         self.modify(|it| it["write"] = drawn.into()).await;
     }
 
     async fn usurp(&self) {
-        let claim = json!({"nonce": "f00", "identity": "z", "lease_ms": 15_000, "renewals": 0});
+        let claim = json!({
+            "nonce": "f00", "identity": "z", "lease_ms": 15_000, "renewal": "f01", "writes": 1
+        });
         self.modify(|it| it["claim"] = claim).await;
     }
 }
