@@ -242,8 +242,11 @@ fn describe(op: &Op) -> &'static str {
     }
 }
 
-/// Makes the store call for an operation.
-async fn ask(store: &dyn LeaseStore, op: &Op) -> Result<Answer, StoreError> {
+/// Makes the store call for an operation: one attempt.
+///
+/// # Errors
+/// Returns what the store answered.
+pub async fn ask(store: &dyn LeaseStore, op: &Op) -> Result<Answer, StoreError> {
     match op {
         Op::Read => store.read().await.map(Answer::Snapshot),
         Op::Acquire(bid) => store.acquire(bid).await.map(Answer::Grant),

@@ -5,12 +5,14 @@
 
 use std::time::Duration;
 
+use fastrand::Rng;
 use tenure::election::Input;
 
 use super::faults::{Fault, Kind, Target};
 use super::network::Link;
 use super::process::Node;
 use super::queue::Event;
+use super::register::Client;
 use super::service::Health;
 use super::store;
 use super::timeline;
@@ -203,6 +205,10 @@ impl World<'_> {
         self.remove_child(node);
         let it = &mut self.nodes[usize::from(node)];
         it.start(self.scenario.extent, rules, self.now);
+        if let Some(process) = it.process.as_mut().filter(|_| self.store.kind().is_register()) {
+            let seed = self.scenario.seed ^ (u64::from(node) + 1) << 56 ^ u64::from(it.life) << 32;
+            process.client = Some(Client::new(Rng::with_seed(seed)));
+        }
         self.log(|_| format!("candidate {node} starts"));
         self.start_probes(usize::from(node));
         self.turn(node, Input::Timeout);
@@ -230,7 +236,7 @@ impl World<'_> {
             }
             // A restart of a server that saves nothing.
             Kind::Touch if kind == store::Kind::Keys && held && self.faults.is_multiple_of(4) => {
-                self.store.lose(true);
+                self.store.lose(true, self.now);
                 self.checker.record_lost = true;
             }
             Kind::Touch
@@ -255,7 +261,7 @@ impl World<'_> {
             }
             // Deleting a record on one host frees the lease behind its holder's back.
             Kind::Lose { whole } if held || (whole && !self.scenario.faithful) => {
-                self.store.lose(whole);
+                self.store.lose(whole, self.now);
                 self.checker.record_lost = true;
                 if host {
                     self.checker.floor = 0;
@@ -263,13 +269,14 @@ impl World<'_> {
                 }
             }
             Kind::SetBack { by, freed } => {
-                self.store.set_back(u64::from(by), freed);
+                self.store.set_back(u64::from(by), freed, self.now);
                 self.set_back();
             }
             Kind::Rollback => {
                 let before = self.store.clone();
                 if let Some(snapshot) = self.snapshot.replace(before) {
-                    self.store = snapshot;
+                    let before = std::mem::replace(&mut self.store, snapshot);
+                    self.store.continue_tags(&before);
                 }
                 self.set_back();
             }

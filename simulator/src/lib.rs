@@ -32,6 +32,7 @@ pub mod post;
 pub mod process;
 pub mod question;
 pub mod queue;
+pub mod register;
 pub mod renewals;
 pub mod requests;
 pub mod scenario;
@@ -41,6 +42,7 @@ pub mod shell;
 pub mod shrink;
 pub mod store;
 pub mod timeline;
+pub mod values;
 pub mod window;
 pub mod world;
 

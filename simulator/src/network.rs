@@ -8,6 +8,7 @@ use tenure::lease::{Cause, Failure, StoreError};
 
 use super::faults::{Error, Weather};
 use super::peers::PeerLink;
+use super::register::{self, Asked};
 use super::store::{Stage, Store};
 use super::{MILLI, Span};
 
@@ -64,6 +65,9 @@ pub struct Message {
     pub id: RequestId,
     pub op: Op,
     pub stage: Stage,
+    /// The request for the value of a register, until it arrives, and then what it is answered with.
+    pub asked: Option<Box<Asked>>,
+    pub got: Option<Box<register::Outcome>>,
     /// Whether the network made it of another.
     pub copy: bool,
     pub fate: Fate,

@@ -7,13 +7,12 @@ use tenure::election::{Answer, Input, Op, Request, RequestId};
 use tenure::lease::{Cause, Change, Failure, StoreError};
 
 use super::checker::{self, Leadership};
-use super::examine;
 use super::faults::Error;
 use super::network::{self, Fate, Message};
 use super::operate;
 use super::queue::Event;
 use super::requests::Asked;
-use super::store::{Kind, Stage, Step, Store};
+use super::store::{Kind, Stage, Step};
 use super::timeline;
 use super::window::Window;
 use super::world::World;
@@ -27,7 +26,7 @@ pub struct Post {
 }
 
 impl Post {
-    fn get(&mut self, index: u32) -> &mut Message {
+    pub(super) fn get(&mut self, index: u32) -> &mut Message {
         &mut self.messages[index as usize]
     }
 
@@ -36,7 +35,7 @@ impl Post {
         self.messages[index as usize].node
     }
 
-    fn insert(&mut self, message: Message) -> u32 {
+    pub(super) fn insert(&mut self, message: Message) -> u32 {
         if let Some(free) = self.spare.pop() {
             self.messages[free as usize] = message;
             return free;
@@ -45,12 +44,12 @@ impl Post {
         self.messages.len() as u32 - 1
     }
 
-    fn remove(&mut self, index: u32) {
+    pub(super) fn remove(&mut self, index: u32) {
         self.spare.push(index);
     }
 
     /// Describes an answer for the trace.
-    fn describe(&self, index: u32) -> String {
+    pub(super) fn describe(&self, index: u32) -> String {
         let message = &self.messages[index as usize];
         let outcome = match &message.answer {
             None => "nothing".to_owned(),
@@ -111,6 +110,8 @@ impl World<'_> {
             id,
             op,
             stage: Stage::First,
+            asked: None,
+            got: None,
             copy: false,
             fate,
             answer: None,
@@ -123,6 +124,9 @@ impl World<'_> {
             self.queue.plan(self.now + after, Event::Deliver { message });
         }
         let Some(there) = fate.there else { return };
+        if self.store.kind().is_register() {
+            return self.begin_call(message, there);
+        }
         if let Some(later) = fate.again {
             let copy = self.post.insert(Message { copy: true, ..message.clone() });
             self.plan_arrival(self.now + there + later, copy);
@@ -131,7 +135,7 @@ impl World<'_> {
         self.plan_arrival(self.now + there, message);
     }
 
-    fn plan_arrival(&mut self, at: Instant, message: u32) {
+    pub(super) fn plan_arrival(&mut self, at: Instant, message: u32) {
         self.last_arrival = self.last_arrival.max(at);
         self.queue.plan(at, Event::Arrive { message });
     }
@@ -139,15 +143,11 @@ impl World<'_> {
     /// Delivers a request to the store.
     pub(super) fn arrive(&mut self, index: u32) {
         let message = self.post.get(index);
+        if message.asked.is_some() {
+            return self.ask_value(index);
+        }
         let Message { node, life, id, copy, fate, .. } = *message;
         let done = match (fate.error, &message.op) {
-            // Another write of the object was being served.
-            (Some(Error::Unknown), op)
-                if self.store.kind() == Kind::Bucket && !matches!(op, Op::Read) =>
-            {
-                let failure = Failure::new(Cause::Lease, "409");
-                Step::Done(Err(StoreError::RetryNow(failure)))
-            }
             (Some(Error::Unknown), _) => Step::Done(Err(erred())),
             (Some(Error::Foreign), Op::Read | Op::WriteTerm { .. }) => Step::Done(Err(foreign())),
             _ => self.serve(index),
@@ -169,11 +169,6 @@ impl World<'_> {
             Step::Done(answer) => answer,
         };
         let answer = match fate.error {
-            // The primary stepped down when it had done the write.
-            Some(Error::UnknownYetDone) if self.store.kind() == Kind::Document => {
-                let failure = Failure::new(Cause::Network, "another is the primary");
-                Err(StoreError::RetryNow(failure))
-            }
             Some(Error::UnknownYetDone) => Err(erred()),
             Some(Error::OtherLease) if bids || renews => Err(another()),
             Some(Error::Foreign) if bids && done.is_ok() => Err(foreign()),
@@ -197,28 +192,30 @@ impl World<'_> {
     /// Performs one request in the store.
     fn serve(&mut self, index: u32) -> Step {
         let message = self.post.get(index);
-        let Message { node, life, seen_term, fate, .. } = *message;
-        if let (Op::Read, Some(back)) = (&message.op, fate.stale)
-            && let Some(sight) = self.store.earlier(back)
-        {
-            return Step::Done(Ok(Answer::Snapshot(sight)));
-        }
+        let Message { node, life, seen_term, .. } = *message;
         let mut wrote = None;
-        let (news, specs) = (self.store.news(), self.store.specs());
+        let news = self.store.news();
         let done = self.store.step(&message.op, message.stage, self.now, &mut wrote);
         if let Some((term, nonce)) = wrote {
             let leadership = Leadership { term, nonce, node, life, revoked_at: None };
-            let clock = self.least_clock(node);
-            self.checker.written(leadership, seen_term, clock, self.now);
-            self.mix(term);
+            self.has_written(leadership, seen_term);
         }
         if self.store.kind().notifies() && self.store.news() != news {
             self.wake_standbys();
-        } else if matches!(self.store.kind(), Kind::Object | Kind::Document)
-            && self.store.specs() != specs
-        {
-            self.show_standbys();
         }
+        self.record_leases();
+        done
+    }
+
+    /// Records that the store wrote a term.
+    pub(super) fn has_written(&mut self, leadership: Leadership, seen_term: u64) {
+        let clock = self.least_clock(leadership.node);
+        self.checker.written(leadership, seen_term, clock, self.now);
+        self.mix(leadership.term);
+    }
+
+    /// Records in the timeline until when each candidate has the lease.
+    pub(super) fn record_leases(&mut self) {
         if let Some(timeline) = &mut self.timeline {
             for it in &self.nodes {
                 let lease = it.process.as_ref().and_then(|it| it.lease);
@@ -228,7 +225,6 @@ impl World<'_> {
                 }
             }
         }
-        done
     }
 
     /// Returns the lowest unix milliseconds that a first term may begin with now: by the store's
@@ -255,27 +251,13 @@ impl World<'_> {
     }
 
     pub(super) fn wake_standbys(&mut self) {
+        if self.store.kind().is_register() {
+            return self.report_value();
+        }
         for node in 0..self.nodes.len() {
             if self.rng.u8(..10) < 8 {
                 let at = self.now + self.rng.u64(MILLI..50 * MILLI);
                 self.queue.plan(at, Event::Changed { node: node as u8 });
-            }
-        }
-    }
-
-    /// Shows a renewal to most candidates, to some of them late while there are faults: an earlier claim
-    /// makes an observer wait anew, for longer than a bound without faults allows.
-    fn show_standbys(&mut self) {
-        let is_faulty = self.examination.step() == examine::Step::Phase;
-        for node in 0..self.nodes.len() {
-            if self.rng.u8(..10) < 8 {
-                let at = self.now + self.rng.u64(MILLI..50 * MILLI);
-                let back = if is_faulty && self.rng.u8(..8) == 0 {
-                    self.rng.u8(1..=Store::KEPT)
-                } else {
-                    0
-                };
-                self.queue.plan(at, Event::Renewed { node: node as u8, back });
             }
         }
     }
@@ -287,19 +269,11 @@ impl World<'_> {
         self.turn(node, Input::Changed(Change::News { held_by }));
     }
 
-    /// Shows a candidate the claim as it was `back` changes ago.
-    pub(super) fn show_renewal(&mut self, node: u8, back: u8) {
-        let claim = match back {
-            0 => self.store.claim(),
-            _ => self.store.earlier(back).and_then(|it| it.claim),
-        };
-        let Some(claim) = claim else { return };
-        self.log(|_| format!("the store shows a renewal to candidate {node}"));
-        self.turn(node, Input::Changed(Change::Renewal(claim)));
-    }
-
     /// Delivers an answer to its candidate, also late and duplicate ones.
     pub(super) fn deliver(&mut self, index: u32) {
+        if self.post.get(index).got.is_some() && !self.proceed(index) {
+            return;
+        }
         let message = self.post.get(index);
         let it = &mut self.nodes[usize::from(message.node)];
         let Message { node, life, id, .. } = *message;

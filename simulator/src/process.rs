@@ -20,6 +20,7 @@ use super::operate::{HoldOff, Work};
 use super::pace::Pace;
 use super::peers::Subscription;
 use super::queue::{Event, Queue};
+use super::register::Client;
 use super::renewals::Renewals;
 use super::requests::Asked;
 use super::scenario::NodePlan;
@@ -161,6 +162,8 @@ pub struct Process {
     pub asked_hold_off: Option<Span>,
     /// Its stream from the leader, and what follows from it.
     pub subscription: Subscription,
+    /// Its register, if the store is one.
+    pub client: Option<Client>,
 }
 
 impl Process {
@@ -309,6 +312,7 @@ impl Node {
             renewals: Renewals::new(moment),
             asked_hold_off: None,
             subscription: Subscription::default(),
+            client: None,
         }));
     }
 

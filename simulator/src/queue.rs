@@ -20,8 +20,8 @@ pub enum Event {
     Publish { node: u8, life: u32 },
     /// The store notifies a standby of a change.
     Changed { node: u8 },
-    /// The store shows a standby a renewal, or the state of a few changes before it is shown.
-    Renewed { node: u8, back: u8 },
+    /// The watch of a candidate reports the value, or what it was a few changes before.
+    Told { node: u8, back: u8 },
     /// A message reaches the store.
     Arrive { message: u32 },
     /// An answer reaches the candidate.
@@ -80,7 +80,7 @@ impl Event {
             | Self::Written { node, .. }
             | Self::Publish { node, .. }
             | Self::Changed { node }
-            | Self::Renewed { node, .. }
+            | Self::Told { node, .. }
             | Self::Probe { node, .. }
             | Self::Probed { node, .. }
             | Self::Drained { node, .. }
@@ -103,7 +103,7 @@ impl Event {
             Self::GiveUp { node, request, .. } => (2, node, u64::from(request)),
             Self::PublishAcked { node, stamp } => (3, node, u64::from(stamp)),
             Self::Changed { node } => (4, node, 0),
-            Self::Renewed { node, back } => (30, node, u64::from(back)),
+            Self::Told { node, back } => (30, node, u64::from(back)),
             Self::Arrive { message } => (5, 0, u64::from(message)),
             Self::Deliver { message } => (6, 0, u64::from(message)),
             Self::Continue { node } => (7, node, 0),

@@ -3,13 +3,12 @@
 //!
 //! It loses nothing and returns no errors; the network and the faults do.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tenure::election::{Answer, Op};
 use tenure::lease::{
-    Cause, Failure, LeaseId, Nonce, Record, Rules, Snapshot, StoreError, Successor, Version,
+    Cause, Failure, LeaseId, Nonce, Record, Rules, StoreError, Successor, Version,
 };
 
 use super::clock::{self, EPOCH};
@@ -20,14 +19,13 @@ pub mod blob_lease;
 mod blob;
 mod cluster;
 mod ensemble;
-mod object;
+pub mod register;
 mod row;
 mod session;
 mod third_party;
 
 use blob_lease::{Lease, Refusal};
 use cluster::Cluster;
-use object::Standing;
 
 /// The kind of a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,8 +56,8 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// Returns whether observers measure the time, of one value that is compared and set.
-    pub fn is_observed(self) -> bool {
+    /// Returns whether it is one value that is compared and set, of whose lease observers measure the time.
+    pub fn is_register(self) -> bool {
         matches!(self, Self::Object | Self::Bucket | Self::Document)
     }
 
@@ -86,8 +84,8 @@ pub struct Store {
     /// Whether the blob or object exists.
     exists: bool,
     lease: Lease<LeaseId>,
-    /// The lease in the object.
-    standing: Option<Standing>,
+    /// The value that is compared and set.
+    value: register::Value,
     /// The leases of the cluster.
     cluster: Cluster,
     /// The claim in the row.
@@ -101,15 +99,11 @@ pub struct Store {
     /// By how many nanoseconds the clock of the present one is ahead.
     ahead: i64,
     failovers: u64,
-    /// Counts the leases in the object, for its version.
-    specs: u64,
     record: Record,
-    /// Counts the changes of the record (blob), of record and lease (host), or of anything (object).
+    /// Counts the changes of the record (blob), or of record and lease (host).
     changes: u64,
     /// Counts the changes that standbys are notified of.
     news: u64,
-    /// The previous states of the object, the last first.
-    earlier: VecDeque<Snapshot>,
     version: Version,
 }
 
@@ -125,7 +119,7 @@ pub enum Stage {
     Made,
     /// The lease was granted, or the record was read in this version: one request is left.
     Second { seen: u64 },
-    /// The candidate's lease was found in this version of the object: the write is left.
+    /// The candidate's lease was found in this version: the write is left.
     Third { seen: u64 },
     /// A bid found no claim in the cluster: it gets a lease.
     Free,
@@ -161,7 +155,7 @@ impl Store {
             ppm,
             exists: kind.exists_from_the_start(),
             lease: Lease::Available,
-            standing: None,
+            value: register::Value::default(),
             cluster: Cluster::default(),
             row: None,
             key: session::Key::default(),
@@ -169,11 +163,9 @@ impl Store {
             apart: Duration::ZERO,
             ahead: 0,
             failovers: 0,
-            specs: 0,
             record: Record::default(),
             changes: 0,
             news: 0,
-            earlier: VecDeque::new(),
             version: Version("0".into()),
         }
     }
@@ -206,11 +198,6 @@ impl Store {
             Kind::Ensemble => 2,
             Kind::Host | Kind::Row | Kind::Keys => 1,
         }
-    }
-
-    /// Returns what a read of the object showed this many changes ago, if known.
-    pub fn earlier(&self, back: u8) -> Option<Snapshot> {
-        self.earlier.get(usize::from(back) - 1).cloned()
     }
 
     /// Returns the properties that the election depends on.
@@ -263,11 +250,6 @@ impl Store {
         self.news
     }
 
-    /// Returns the number of claims that observers have seen of the object, one for each renewal.
-    pub fn specs(&self) -> u64 {
-        self.specs
-    }
-
     /// Returns whether this lease is held, and not breaking.
     pub fn is_leased_to(&self, lease: LeaseId) -> bool {
         match self.kind {
@@ -283,8 +265,8 @@ impl Store {
 
     /// Returns until when this lease is held, by an accurate clock.
     pub fn leased_until(&self, lease: LeaseId) -> Option<Instant> {
-        if let Some(standing) = self.standing.as_ref().filter(|_| self.stands(lease)) {
-            return Some(super::span(standing.until) - EPOCH);
+        if self.stands(lease) {
+            return Some(super::span(self.claimed_until()) - EPOCH);
         }
         if let Some(claim) = self.cluster.claim.filter(|_| self.claims(lease)) {
             return Some(super::span(claim.counted.ends) - EPOCH);
@@ -309,15 +291,13 @@ impl Store {
     /// Returns the true time until the lease is over, by the store's clock or by that of an observer that
     /// has seen its last renewal.
     pub fn rest(&self, now: Instant) -> Span {
-        let until = match (&self.standing, self.cluster.claim, &self.lease) {
+        let until = match (self.cluster.claim, &self.lease) {
+            _ if self.kind.is_register() => self.claimed_until(),
             _ if self.kind == Kind::Session => self.kept_until(),
             _ if self.session.is_some() => self.session.map_or(Duration::ZERO, |it| it.deleted),
             _ if self.row.is_some() => self.row.map_or(Duration::ZERO, |it| it.ends),
-            (Some(standing), ..) => standing.until,
-            (_, Some(claim), _) => claim.counted.deleted,
-            (.., Lease::Leased { until: Some(until), .. } | Lease::Breaking { until, .. }) => {
-                *until
-            }
+            (Some(claim), _) => claim.counted.deleted,
+            (_, Lease::Leased { until: Some(until), .. } | Lease::Breaking { until, .. }) => *until,
             _ => return 0,
         };
         let rest = span(until.saturating_sub(self.time(now))).cast_signed();
@@ -329,7 +309,7 @@ impl Store {
     pub fn held_by(&mut self, now: Instant) -> Option<Nonce> {
         match self.kind {
             Kind::Object | Kind::Bucket | Kind::Document => {
-                self.standing.as_ref().and_then(Standing::named)
+                unreachable!("its reports have what it holds")
             }
             Kind::Cluster => self.cluster.claim.and_then(|it| it.nonce),
             Kind::Row | Kind::Keys => self.live(self.time(now)).and_then(|it| it.nonce),
@@ -343,9 +323,7 @@ impl Store {
     pub fn is_leased(&mut self, now: Instant) -> bool {
         let time = self.time(now);
         match self.kind {
-            Kind::Object | Kind::Bucket | Kind::Document => {
-                self.standing.as_ref().is_some_and(|it| time < it.until)
-            }
+            Kind::Object | Kind::Bucket | Kind::Document => time < self.claimed_until(),
             Kind::Cluster => self.cluster.claim.is_some_and(|it| time < it.counted.deleted),
             Kind::Row | Kind::Keys => self.live(time).is_some(),
             Kind::Session => self.is_kept(time),
@@ -355,10 +333,6 @@ impl Store {
     }
 
     fn touched(&mut self) {
-        if self.kind.is_observed() {
-            self.earlier.truncate(usize::from(Self::KEPT) - 1);
-            self.earlier.push_front(self.see());
-        }
         self.changes += 1;
         self.version = Version(Arc::from(self.changes.to_string()));
         self.news += u64::from(self.kind == Kind::Host);
@@ -381,7 +355,7 @@ impl Store {
         let time = self.time(now);
         match self.kind {
             Kind::Object | Kind::Bucket | Kind::Document => {
-                return self.step_object(op, stage, time, wrote);
+                unreachable!("the register asks for values")
             }
             Kind::Cluster => return self.step_cluster(op, stage, time, wrote),
             Kind::Row | Kind::Keys => return self.step_row(op, time, wrote),

@@ -257,7 +257,7 @@ impl<'a> World<'a> {
             Event::Written { node, life, write } => self.written(node, life, write),
             Event::Publish { node, life } => self.run_publishers(node, life),
             Event::Changed { node } => self.wake(node),
-            Event::Renewed { node, back } => self.show_renewal(node, back),
+            Event::Told { node, back } => self.tell(node, back),
             Event::Arrive { message } => self.arrive(message),
             Event::Deliver { message } => self.deliver(message),
             Event::Continue { node } => self.continue_machine(node),

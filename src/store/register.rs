@@ -29,7 +29,7 @@ pub use self::body::{Body, Held};
 pub use self::error::RegisterError;
 use self::proof::Trial;
 use self::reports::Reports;
-use super::{BreakOutcome, Finding, LeaseAdmin, LeaseStore, MOST_LISTED, Presence};
+use super::{BreakOutcome, Finding, LeaseAdmin, LeaseStore, Presence};
 use crate::lease::{
     Bid, Cause, Change, Failure, Grant, Nonce, Record, Rules, Snapshot, StoreError, Successor,
     Version,
@@ -489,7 +489,7 @@ fn grant(record: Record, (version, written): (Version, Written)) -> Grant {
     Grant { record, date: written.date, version: Some(version) }
 }
 
-/// Returns those of the names that an election may have, sorted, at most [`MOST_LISTED`]: neither those of
+/// Returns those of the names that an election may have, sorted, at most [`MOST_LISTED`](super::MOST_LISTED): neither those of
 /// trials, nor what others or the server itself keep beside them.
 #[cfg(any(feature = "gcs", feature = "mongodb", feature = "s3"))]
 pub(super) fn elections<'a>(names: impl Iterator<Item = &'a str>) -> Vec<String> {
@@ -500,7 +500,7 @@ pub(super) fn elections<'a>(names: impl Iterator<Item = &'a str>) -> Vec<String>
     };
     let mut names: Vec<_> = names.filter(is_election).map(str::to_owned).collect();
     names.sort();
-    names.truncate(MOST_LISTED);
+    names.truncate(super::MOST_LISTED);
     names
 }
 

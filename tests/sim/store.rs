@@ -1,13 +1,13 @@
-//! The conformance suite on the stores of the simulation.
+//! The conformance suite on the stores of the simulation that have leases of their own. Of a register, the
+//! simulation runs what ships.
 
 use simulator as simulation;
-use testkit::stores::{conformance, observed, simulated_lock};
+use testkit::stores::{conformance, simulated_lock};
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use conformance::{Harness, ObservedHarness};
-use observed::Observers;
+use conformance::Harness;
 use simulated_lock::SimulatedLock;
 use simulation::store::{Kind, Stage, Step, Store};
 use tenure::election::{Answer, Op};
@@ -19,8 +19,6 @@ struct Simulated<const KIND: usize>(SimulatedLock);
 
 const KINDS: [Kind; 7] =
     [Kind::Blob, Kind::Host, Kind::Cluster, Kind::Row, Kind::Keys, Kind::Session, Kind::Ensemble];
-
-const OBSERVED: [Kind; 3] = [Kind::Object, Kind::Bucket, Kind::Document];
 
 impl<const KIND: usize> Harness for Simulated<KIND> {
     const LEASE: Duration = Duration::from_secs(15);
@@ -75,55 +73,6 @@ impl<const KIND: usize> Harness for Simulated<KIND> {
     }
 }
 
-/// A simulated value that is compared and set, with observers whose clock the test advances.
-struct Observed<const KIND: usize> {
-    lock: SimulatedLock,
-    observers: Observers,
-}
-
-impl<const KIND: usize> Harness for Observed<KIND> {
-    const LEASE: Duration = Duration::from_secs(15);
-    const FOREIGN: &'static [&'static str] = &[];
-    const OBSERVED: bool = true;
-
-    async fn start() -> Self {
-        Self { lock: SimulatedLock::new(OBSERVED[KIND]), observers: Observers::default() }
-    }
-
-    fn candidate(&self) -> Arc<dyn LeaseAdmin> {
-        Arc::new(self.observers.handle(Arc::new(self.lock.clone())))
-    }
-
-    async fn advance(&self, by: Duration) {
-        // A standby must have read the Lease before time passes.
-        let _ = self.candidate().read().await;
-        self.observers.pass(by);
-        self.lock.advance(by);
-    }
-
-    async fn delete(&self) {
-        self.lock.delete();
-    }
-
-    async fn plant(&self, foreign: &str) {
-        unreachable!("the simulation's faults do that, {foreign} is none of its store");
-    }
-
-    async fn bytes(&self) -> Vec<u8> {
-        self.lock.bytes()
-    }
-}
-
-impl<const KIND: usize> ObservedHarness for Observed<KIND> {
-    async fn touch(&self) {
-        self.lock.touch();
-    }
-
-    async fn usurp(&self) {
-        self.lock.usurp();
-    }
-}
-
 #[test]
 fn a_bid_creates_no_blob_before_a_response_reports_it_missing() {
     let candidate =
@@ -155,5 +104,3 @@ testkit::conformance!(simulated_row, Simulated<3>);
 testkit::conformance!(simulated_keys, Simulated<4>);
 testkit::conformance!(simulated_session, Simulated<5>);
 testkit::conformance!(simulated_ensemble, Simulated<6>);
-testkit::conformance!(simulated_object, Observed<0>, observed);
-testkit::conformance!(simulated_bucket, Observed<1>, observed);

@@ -81,8 +81,7 @@ impl Store {
         }
         let seconds = i64::try_from(time.as_secs()).unwrap_or_default();
         let date = OffsetDateTime::from_unix_timestamp(seconds).ok();
-        let version = self.kind.is_observed().then(|| self.version.clone());
-        Ok(Answer::Grant(Grant { record: self.record.clone(), date, version }))
+        Ok(Answer::Grant(Grant { record: self.record.clone(), date, version: None }))
     }
 
     pub(super) fn read(&self, bid: &Bid) -> Step {

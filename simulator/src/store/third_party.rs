@@ -22,7 +22,7 @@ impl Store {
         let time = self.time(now);
         match self.kind {
             Kind::Object | Kind::Bucket | Kind::Document => {
-                return self.break_object(period.is_some(), time);
+                return self.break_value(period.is_some(), time);
             }
             Kind::Cluster => return self.break_claim(period.is_some(), time),
             Kind::Row | Kind::Keys => return self.break_row(period.is_some(), time),
@@ -43,7 +43,7 @@ impl Store {
         BreakOutcome::Held { record, free_in }
     }
 
-    /// Changes the lease id. In an object, a cluster, a row, a key or keys, a candidate of another kind acquires the lease, and
+    /// Changes the lease id. In a value, a cluster, a row, a key or keys, a candidate of another kind acquires the lease, and
     /// does not renew it.
     pub fn change_lease(&mut self, number: u64, now: Instant) {
         match self.kind {
@@ -51,10 +51,10 @@ impl Store {
             Kind::Row | Kind::Keys => return self.take_row(number, None, false, self.time(now)),
             Kind::Session => return self.take_lock(number, None, false, self.time(now)),
             Kind::Ensemble => return self.take_session(number, None, false, self.time(now)),
-            Kind::Blob | Kind::Object | Kind::Bucket | Kind::Document | Kind::Host => (),
-        }
-        if let Some(length) = self.standing.as_ref().map(|it| it.length) {
-            self.take_object(number, length, false, self.time(now));
+            Kind::Object | Kind::Bucket | Kind::Document => {
+                return self.take_value(number, None, false, self.time(now));
+            }
+            Kind::Blob | Kind::Host => (),
         }
         self.is_leased(now);
         if let Lease::Leased { id, .. } = &mut self.lease {
@@ -67,7 +67,7 @@ impl Store {
         let time = self.time(now);
         match self.kind {
             Kind::Object | Kind::Bucket | Kind::Document => {
-                return self.take_object(number, length, true, time);
+                return self.take_value(number, Some(length), true, time);
             }
             Kind::Cluster => return self.take_claim(number, Some(length), true, time),
             Kind::Row | Kind::Keys => return self.take_row(number, Some(length), true, time),
@@ -79,11 +79,18 @@ impl Store {
     }
 
     /// Deletes the record, and also the lease if `whole`.
-    pub fn lose(&mut self, whole: bool) {
+    pub fn lose(&mut self, whole: bool, now: Instant) {
+        match whole {
+            _ if !self.kind.is_register() => {}
+            true => return self.delete_value(self.time(now)),
+            false if !self.exists => return,
+            false => {
+                return self.edit_value(self.time(now), |body| body.record = Record::default());
+            }
+        }
         self.record = Record::default();
         if whole {
             self.lease = Lease::Available;
-            self.standing = None;
             self.cluster = Cluster::default();
             self.row = None;
             self.key = Key::default();
@@ -98,7 +105,9 @@ impl Store {
     /// stepped.
     pub fn touch(&mut self, now: Instant) {
         match self.kind {
-            Kind::Object | Kind::Bucket | Kind::Document if self.exists => self.touched(),
+            Kind::Object | Kind::Bucket | Kind::Document if self.exists => {
+                self.edit_value(self.time(now), |_| {});
+            }
             Kind::Cluster => self.promote(self.time(now)),
             Kind::Row | Kind::Keys => self.fail_over(),
             Kind::Session => self.disturb(self.time(now)),
@@ -108,13 +117,19 @@ impl Store {
     }
 
     /// Restores a record with a lower term; frees the lease if `freed`.
-    pub fn set_back(&mut self, by: u64, freed: bool) {
+    pub fn set_back(&mut self, by: u64, freed: bool, now: Instant) {
         let Some(term) = self.record.term else { return };
         self.record.term = Some(term.saturating_sub(by).max(1));
         self.record.nonce = Some(Nonce(u128::from(by) << 64));
+        if self.kind.is_register() {
+            let record = self.record.clone();
+            return self.edit_value(self.time(now), |body| {
+                body.record = record;
+                body.held.take_if(|_| freed);
+            });
+        }
         if freed {
             self.lease = Lease::Available;
-            self.standing = None;
             self.cluster.claim = None;
             self.row = None;
             self.key.lock = None;
@@ -127,6 +142,10 @@ impl Store {
     pub fn seed(&mut self, term: u64) {
         self.exists = true;
         self.record = Record { term: Some(term), nonce: Some(Nonce(1)), ..Record::default() };
+        if self.kind.is_register() {
+            let record = self.record.clone();
+            return self.edit_value(Duration::ZERO, |body| body.record = record);
+        }
         self.touched();
     }
 }

@@ -75,20 +75,30 @@ pub struct Body {
     pub record: Record,
 }
 
-impl Default for Body {
-    fn default() -> Self {
-        Self { write: Nonce(0), held: None, record: Record::default() }
+impl StoredBody {
+    fn of(body: &Body) -> Self {
+        let Record { term, holder, nonce, successor } = &body.record;
+        Self {
+            tenure: FORMAT,
+            write: body.write.to_string(),
+            claim: body.held.as_ref().map(|it| StoredClaim {
+                nonce: it.nonce.to_string(),
+                identity: it.identity.clone(),
+                lease_ms: u64::try_from(it.lease_duration.as_millis()).unwrap_or(u64::MAX),
+                renewal: it.renewal.to_string(),
+                writes: it.writes,
+                breaking: it.is_breaking,
+            }),
+            term: *term,
+            nonce: nonce.as_ref().map(ToString::to_string),
+            holder: holder.as_deref().map(StoredHolder::of),
+            successor: successor.as_ref().map(StoredSuccessor::of),
+        }
     }
-}
 
-impl Body {
-    /// Reads a value.
-    ///
-    /// # Errors
-    /// Returns why it is none of Tenure's, or of another format, to follow its name.
-    pub fn decode(content: &[u8]) -> Result<Self, String> {
-        let StoredBody { write, claim, term, nonce, holder, successor, .. } =
-            json::decode(content, FORMAT)?;
+    /// Returns the value, or what is wrong with it.
+    fn read(self) -> Result<Body, String> {
+        let Self { write, claim, term, nonce, holder, successor, .. } = self;
         let held = claim.map(|it| {
             Ok::<_, String>(Held {
                 nonce: json::nonce(&it.nonce)?,
@@ -103,29 +113,29 @@ impl Body {
             return Err("has a nonce without a term".to_owned());
         }
         let record = json::record(term, nonce.as_deref(), holder, successor)?;
-        Ok(Self { write: json::nonce(&write)?, held: held.transpose()?, record })
+        Ok(Body { write: json::nonce(&write)?, held: held.transpose()?, record })
+    }
+}
+
+impl Default for Body {
+    fn default() -> Self {
+        Self { write: Nonce(0), held: None, record: Record::default() }
+    }
+}
+
+impl Body {
+    /// Reads a value.
+    ///
+    /// # Errors
+    /// Returns why it is none of Tenure's, or of another format, to follow its name.
+    pub fn decode(content: &[u8]) -> Result<Self, String> {
+        json::decode::<StoredBody>(content, FORMAT)?.read()
     }
 
     /// Returns the value as stores keep it.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
-        let Record { term, holder, nonce, successor } = &self.record;
-        json::encode(&StoredBody {
-            tenure: FORMAT,
-            write: self.write.to_string(),
-            claim: self.held.as_ref().map(|it| StoredClaim {
-                nonce: it.nonce.to_string(),
-                identity: it.identity.clone(),
-                lease_ms: u64::try_from(it.lease_duration.as_millis()).unwrap_or(u64::MAX),
-                renewal: it.renewal.to_string(),
-                writes: it.writes,
-                breaking: it.is_breaking,
-            }),
-            term: *term,
-            nonce: nonce.as_ref().map(ToString::to_string),
-            holder: holder.as_deref().map(StoredHolder::of),
-            successor: successor.as_ref().map(StoredSuccessor::of),
-        })
+        json::encode(&StoredBody::of(self))
     }
 
     /// Makes it another state, by a nonce that no other write has.
@@ -237,13 +247,16 @@ fn whole_millis(duration: Duration) -> Duration {
 
 /// Returns the version of a value: the server's name for it, and all of its content.
 pub(super) fn version(tag: &str, body: &Body) -> Version {
-    Version(format!("{tag}\n{}", String::from_utf8_lossy(&body.encode())).into())
+    // Text and numbers always have a form in JSON.
+    let content = serde_json::to_string(&StoredBody::of(body)).unwrap_or_default();
+    Version([tag, "\n", &content].concat().into())
 }
 
 /// Returns the server's name and the value of a version; `None` if there was no value.
 pub(super) fn of_version(version: &Version) -> Option<(String, Body)> {
     let (tag, content) = version.0.split_once('\n')?;
-    Some((tag.to_owned(), Body::decode(content.as_bytes()).ok()?))
+    let stored: StoredBody = serde_json::from_str(content).ok()?;
+    Some((tag.to_owned(), stored.read().ok()?))
 }
 
 /// Returns the result of reading a value that does not exist.

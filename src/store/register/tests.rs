@@ -266,7 +266,8 @@ async fn the_states_of_a_trial_have_digests_of_their_own() {
 fn what_is_kept_beside_the_elections_is_not_listed_as_one() {
     let found = ["orders", "b.2", "orders_trial", ".b_trial.tmp.17", "Readme", "", "a-1"];
     assert_eq!(elections(found.into_iter()), ["a-1", "b.2", "orders"]);
-    let many: Vec<_> = (100..=100 + MOST_LISTED).rev().map(|it| it.to_string()).collect();
+    let many: Vec<_> =
+        (100..=100 + crate::store::MOST_LISTED).rev().map(|it| it.to_string()).collect();
     let listed = elections(many.iter().map(String::as_str));
     assert_eq!((listed.len(), &*listed[0], &*listed[19]), (20, "100", "119"));
 }

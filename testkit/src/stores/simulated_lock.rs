@@ -34,19 +34,8 @@ impl SimulatedLock {
 
     /// Deletes the lock as an outsider.
     pub fn delete(&self) {
-        self.locked().0.lose(true);
-    }
-
-    /// Writes something next to the lease.
-    pub fn touch(&self) {
         let (store, now) = &mut *self.locked();
-        store.touch(*now);
-    }
-
-    /// Makes another kind of candidate the holder.
-    pub fn usurp(&self) {
-        let (store, now) = &mut *self.locked();
-        store.change_lease(1, *now);
+        store.lose(true, *now);
     }
 
     /// Returns everything that it keeps.
@@ -69,14 +58,6 @@ impl SimulatedLock {
 impl fmt::Debug for SimulatedLock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("SimulatedLock")
-    }
-}
-
-/// Returns the version in the answer to a write.
-fn version(answer: Answer) -> Option<Version> {
-    match answer {
-        Answer::Written(version) => Some(version),
-        _ => None,
     }
 }
 
@@ -112,7 +93,7 @@ impl LeaseStore for SimulatedLock {
     }
 
     async fn renew(&self, bid: &Bid) -> Result<Option<Version>, StoreError> {
-        self.ask(&Op::Renew(bid.clone().into())).map(version)
+        self.ask(&Op::Renew(bid.clone().into())).map(|_| None)
     }
 
     async fn release(&self, bid: &Bid) -> Result<(), StoreError> {
@@ -125,7 +106,7 @@ impl LeaseStore for SimulatedLock {
         successor: &Successor,
     ) -> Result<Option<Version>, StoreError> {
         let (bid, successor) = (bid.clone().into(), successor.clone());
-        self.ask(&Op::SetSuccessor { bid, successor }).map(version)
+        self.ask(&Op::SetSuccessor { bid, successor }).map(|_| None)
     }
 }
 
