@@ -54,6 +54,7 @@ pub use status::{Belief, Holder, Standing, State, Status};
 pub use store_answers::LARGEST_TERM;
 pub use store_health::{FailingWrites, StoreHealth};
 use stream::LeaderStream;
+use wakeup::Hints;
 
 use crate::clock::Moment;
 use crate::lease::{Record, StoreError, Successor};
@@ -77,6 +78,8 @@ pub struct Election {
     /// Whether a wake-up came while the answer that sets the time of the next read or renewal was
     /// awaited.
     woken: bool,
+    /// What limits the reads of a standby that wake-ups bring forward.
+    hints: Hints,
     outbox: Option<Request>,
     notices: VecDeque<Notice>,
     pending_release: Option<PendingRelease>,
@@ -135,6 +138,7 @@ impl Election {
             since: now,
             in_flight: None,
             woken: false,
+            hints: Hints::new(now),
             outbox: None,
             notices: VecDeque::new(),
             pending_release: None,

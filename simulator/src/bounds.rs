@@ -196,7 +196,9 @@ impl World<'_> {
         let lease = it.waits(it.plan.timings.lease_duration);
         let later = if process.pace.backs_off() { lease * 3 / 2 } else { it.between_reads() };
         match process.pace.course() {
-            Course::Reads if process.waits_for.is_none() => it.waits(process.pace.left(now)),
+            Course::Reads if process.waits_for.is_none() => {
+                it.waits(process.pace.left(now).max(self.put_off_by_reports(it)))
+            }
             Course::Reads => self.busy(it, process) + it.between_reads(),
             Course::Bids => {
                 let sent = process.pace.first_sent().map(|it| it.elapsed_max(now));
@@ -214,6 +216,14 @@ impl World<'_> {
                 ends + released() + it.between_reads()
             }
             Course::Left => released() + process.back_after,
+        }
+    }
+
+    /// Returns how long reports of renewals that are under way may put its next read off.
+    fn put_off_by_reports(&self, it: &Node) -> Duration {
+        match self.store.kind() {
+            Kind::Object | Kind::Document => it.period() * 3 / 2 + Duration::from_millis(50),
+            _ => Duration::ZERO,
         }
     }
 

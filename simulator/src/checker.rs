@@ -150,6 +150,15 @@ impl Checker {
         self.leaderships.push(leadership);
     }
 
+    /// Forgets a term that a failover has taken back before its writer was told that it is written; `kept` is
+    /// the term that is recorded since.
+    pub fn take_back(&mut self, nonce: Nonce, kept: Option<u64>) {
+        self.leaderships.retain(|it| it.nonce != nonce);
+        self.floor = kept.unwrap_or(0);
+        let terms = self.leaderships.iter().map(|it| it.term);
+        self.highest = terms.max().unwrap_or(0);
+    }
+
     /// Returns whether a candidate gave up this term voluntarily before `now`.
     pub fn has_given_up(&self, term: u64, node: u8, now: Instant) -> bool {
         let its = self.leaderships.iter().rfind(|it| it.term == term && it.node == node);

@@ -239,6 +239,20 @@ impl World<'_> {
                 self.store.lose(true, self.now);
                 self.checker.record_lost = true;
             }
+            Kind::Touch if kind.is_register() && self.faults.is_multiple_of(2) => {
+                if let Some(nonce) = self.store.fail_over_to_earlier() {
+                    let leads = |it: &Node| {
+                        it.process.as_ref().is_some_and(|it| {
+                            it.nonce == Some(nonce)
+                                && it.led.is_some()
+                                && it.led == it.status.term()
+                        })
+                    };
+                    if !self.nodes.iter().any(leads) {
+                        self.checker.take_back(nonce, self.store.term());
+                    }
+                }
+            }
             Kind::Touch
                 if matches!(
                     kind,

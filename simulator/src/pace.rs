@@ -36,6 +36,8 @@ pub struct Pace {
     backs_off: bool,
     /// Whether a wake-up counts from the next answer, and whether it did before the last one.
     woken: [bool; 2],
+    /// Since when wake-ups are counted that have moved reads, and how many there were.
+    hints: (Moment, u32),
     /// The leadership that named this candidate as successor, and since when it knows.
     named: Option<(Option<Nonce>, Moment)>,
     /// What the notices of a leader allow.
@@ -68,6 +70,7 @@ impl Pace {
             asks: None,
             backs_off: false,
             woken: [false; 2],
+            hints: (now, 0),
             named: None,
             notified: Notified::Never,
             hinted: None,
@@ -182,10 +185,30 @@ impl Pace {
     }
 
     /// The store or a peer notifies of a change: the next read is due, after the answer to the present one.
-    pub fn wake(&mut self, now: Moment) {
+    pub fn wake(&mut self, now: Moment, period: Duration) {
         self.woken[0] = true;
         if self.asks != Some(false) {
-            self.apply_wakeup(now);
+            self.apply_wakeup(now, period);
+        }
+    }
+
+    /// Returns whether a wake-up must move a read: four in a retry-period do, of which some may have come
+    /// unseen.
+    fn must_read(&mut self, now: Moment, period: Duration) -> bool {
+        if self.hints.0.elapsed_max(now) >= period {
+            self.hints = (now, 0);
+        }
+        self.hints.1 += 1;
+        self.hints.1 <= 2
+    }
+
+    /// The store shows a renewal of a lease of which so much is left: it need not poll before none has come
+    /// for one and a half periods, or a slow period after the last answer.
+    pub fn put_off(&mut self, left: Duration, now: Moment, period: Duration) {
+        if matches!(self.course, Course::Reads | Course::Releases) {
+            let silence = (period * 3 / 2).min(left);
+            let most = self.read.from.elapsed_max(now).saturating_add(silence);
+            self.read.most = self.read.most.max(most.min(slow_period(period)));
         }
     }
 
@@ -256,15 +279,15 @@ impl Pace {
     }
 
     /// Applies a wake-up after an answer; returns whether it is one for a holder.
-    pub fn apply_wakeup(&mut self, now: Moment) -> bool {
+    pub fn apply_wakeup(&mut self, now: Moment, period: Duration) -> bool {
         match self.course {
             Course::Bids => {}
             Course::Reads | Course::Releases => {
                 if std::mem::take(&mut self.woken[0]) && !self.backs_off {
                     // A notice may have named another candidate that goes first.
-                    match self.notified {
-                        Notified::Never => self.read = Due::at_once(now),
-                        Notified::Once | Notified::Held => self.read.hasten(),
+                    match (self.notified, self.must_read(now, period)) {
+                        (Notified::Never, true) => self.read = Due::at_once(now),
+                        _ => self.read.hasten(),
                     }
                 }
             }
@@ -299,7 +322,7 @@ impl Pace {
             }
             _ if self.course == Course::Bids && matches!(to, State::Paused | State::Unhealthy) => {
                 self.give_up_bid();
-                self.apply_wakeup(now);
+                self.apply_wakeup(now, kept.period);
             }
             _ => {}
         }

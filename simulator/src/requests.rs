@@ -102,6 +102,8 @@ impl Process {
             Change::Renewal(claim) => {
                 if self.pace.course() != Course::Holds {
                     self.sighting = Sighting::update(self.sighting.take(), Some(claim), now);
+                    let left = self.sighting.as_ref().map_or(Duration::ZERO, |it| it.left(now));
+                    self.pace.put_off(left, now, period);
                 }
                 return;
             }
@@ -116,7 +118,7 @@ impl Process {
             _ if self.hold_off.as_ref().is_some_and(|it| it.from.is_none()) => {
                 self.pace.hint(now, period);
             }
-            _ => self.pace.wake(now),
+            _ => self.pace.wake(now, period),
         }
     }
 }
@@ -195,7 +197,7 @@ impl Node {
             _ => pace.late(answer, now),
         }
         pace.is_answered();
-        if pace.apply_wakeup(now) {
+        if pace.apply_wakeup(now, timings.retry_period) {
             process.renewals.wake();
         }
     }

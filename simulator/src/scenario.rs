@@ -66,7 +66,8 @@ pub struct Scenario {
     pub faithful: bool,
     pub store: Kind,
     pub store_ppm: i64,
-    /// By how much the clocks of the servers differ that count the time, one after the other.
+    /// By how much the clocks of the servers differ that count the time, one after the other; or how long
+    /// after the last renewal that it keeps a failover may lose others.
     pub clocks_apart: Span,
     /// Whether leaders notify their standbys.
     pub peers: bool,
@@ -114,13 +115,12 @@ impl Scenario {
         nodes.iter_mut().for_each(|it| it.keep_to(share));
         let store_ppm = (share * (rng.f64() * 2.0 - 1.0)) as i64;
         let clocks_apart = match store {
-            Kind::Row | Kind::Keys => {
+            Kind::Row | Kind::Keys | Kind::Document => {
                 nodes.iter().map(|it| it.freeze_budget).min().unwrap_or_default() / 2
             }
             Kind::Blob
             | Kind::Object
             | Kind::Bucket
-            | Kind::Document
             | Kind::Cluster
             | Kind::Session
             | Kind::Ensemble

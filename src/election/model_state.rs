@@ -89,6 +89,8 @@ impl Election {
             role,
             in_flight,
             woken,
+            // Limits requests.
+            hints: _,
             pending_release,
             health,
             paused,

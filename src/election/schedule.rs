@@ -147,6 +147,22 @@ impl Election {
         }
     }
 
+    /// Moves the next poll of a standby that the store has shown a renewal: it polls when none has come for
+    /// one and a half retry-periods, or a slow period after the last answer, since a watch may lag. A read
+    /// that is due, that follows a failure, or that is to find the lease free stays where it is; `left` is
+    /// what is left of the lease.
+    pub(super) fn put_off_poll(&mut self, left: Duration, now: Moment, entropy: Entropy) {
+        let silence = self.config.retry_period.mul_f32(1.25 + entropy.jitter / 4.0).min(left);
+        let longest = self.shortest_notified_period();
+        let often = self.reads_often(now) || self.seen_free.is_some();
+        let Role::Standby { next_read, bidding: None } = &mut self.role else { return };
+        if often || next_read.ignores_wakeups || next_read.due(now) || next_read.has_failed() {
+            return;
+        }
+        let wait = next_read.from.elapsed_max(now).saturating_add(silence).min(longest);
+        next_read.wait = next_read.wait.max(wait);
+    }
+
     /// Moves the next read back to what it is without notices, unless this candidate backs off.
     pub(super) fn resume_reads(&mut self, now: Moment, entropy: Entropy) {
         let Role::Standby { next_read, .. } = &mut self.role else { return };

@@ -8,10 +8,10 @@ use super::{Election, Entropy, Op};
 use crate::clock::Moment;
 use crate::lease::Change;
 
-/// How many renewals in a retry-period are brought forward by wake-ups.
+/// How many renewals, or reads of a standby, in a retry-period are brought forward by wake-ups.
 const MOST_HINTED: u32 = 4;
 
-/// Counts the renewals of a retry-period that wake-ups have brought forward, so that a store that
+/// Counts the requests of a retry-period that wake-ups have brought forward, so that a store that
 /// reports changes without end costs few requests.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Hints {
@@ -24,7 +24,7 @@ impl Hints {
         Self { since: now, count: 0 }
     }
 
-    /// Counts one more renewal, if the period allows it.
+    /// Counts one more request, if the period allows it.
     fn admit(&mut self, now: Moment, period: Duration) -> bool {
         if self.since.elapsed_max(now) >= period {
             *self = Self::new(now);
@@ -45,7 +45,8 @@ impl Election {
             Change::News { held_by } => held_by,
             Change::Renewal(claim) => {
                 if matches!(self.role, Role::Standby { .. }) {
-                    self.observe(Some(&claim), now);
+                    let left = self.observe(Some(&claim), now);
+                    self.put_off_poll(left.unwrap_or_default(), now, entropy);
                     if let Some(renewals) = &mut self.lease_view.renewals {
                         renewals.reported(&self.config, &claim, now);
                     }
@@ -97,7 +98,11 @@ impl Election {
         }
         let period = self.config.retry_period;
         match &mut self.role {
-            Role::Standby { next_read, .. } => next_read.make_due(now),
+            Role::Standby { next_read, .. } => {
+                if !next_read.ignores_wakeups && self.hints.admit(now, period) {
+                    next_read.make_due(now);
+                }
+            }
             role => {
                 if let Some(held) = role.held_lease_mut() {
                     held.renew_for_hint(now, period);

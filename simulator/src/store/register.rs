@@ -144,7 +144,8 @@ impl Store {
     /// Another server takes over, and loses the last writes: those that were not acknowledged and, of a
     /// store that may lose others, renewals of at most `most` after the last one that stays. Returns the
     /// acquisition whose term was lost, if any.
-    pub fn fail_over_to_earlier(&mut self, most: Duration) -> Option<Nonce> {
+    pub fn fail_over_to_earlier(&mut self) -> Option<Nonce> {
+        let most = self.apart;
         let before = self.value.now.clone();
         let is_lost = |kept: &State| {
             let held = |it: &State| it.held().map(|it| (it.nonce, it.is_breaking));

@@ -208,3 +208,55 @@ fn a_standby_polls_a_lease_without_an_end() {
     let waited = bench.next("read");
     assert!((RETRY / 2..=RETRY * 3 / 2).contains(&waited), "{waited}");
 }
+
+#[test]
+fn an_observer_does_not_poll_while_renewals_are_reported() {
+    let mut bench = Bench::new(config());
+    bench.answer(claimed(1, 1));
+    let (mut renewal, mut reads) = (1, 0);
+    for _ in 0..60_000 / RETRY {
+        bench.pass(RETRY);
+        if bench.request.is_some() {
+            bench.expect("read");
+            reads += 1;
+            bench.answer(claimed(renewal, renewal));
+        }
+        renewal += 1;
+        show(&mut bench, renewal);
+    }
+    assert!((1..=3).contains(&reads), "{reads} in a minute: the watch may lag");
+    let silent = bench.next("read");
+    assert!((RETRY..=RETRY * 3 / 2).contains(&silent), "{silent}");
+    bench.answer(claimed(renewal, renewal));
+    let polled = bench.next("read");
+    assert!((RETRY / 2..=RETRY * 3 / 2).contains(&polled), "{polled}: as without reports");
+}
+
+#[test]
+fn a_reported_renewal_puts_off_no_read_of_an_observer_that_was_told_of_news() {
+    let mut bench = Bench::new(config());
+    bench.answer(claimed(1, 1));
+    bench.report(None);
+    bench.expect("read");
+    show(&mut bench, 2);
+    bench.answer(unknown());
+    show(&mut bench, 3);
+    assert!(bench.next("read") <= RETRY / 2, "the read has failed");
+}
+
+#[test]
+fn reports_without_end_cause_four_reads_in_a_retry_period() {
+    let mut bench = Bench::new(config());
+    bench.answer(claimed(1, 1));
+    let mut reads = 0;
+    for _ in 0..10 * RETRY {
+        bench.pass(1);
+        bench.report(None);
+        if bench.request.is_some() {
+            bench.expect("read");
+            reads += 1;
+            bench.answer(claimed(1, 1));
+        }
+    }
+    assert!((40..=51).contains(&reads), "four in each of ten retry-periods, and polls: {reads}");
+}
