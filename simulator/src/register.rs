@@ -15,7 +15,7 @@ use tenure::driver;
 use tenure::election::{Answer, Op};
 use tenure::lease::{Change, Nonce, StoreError};
 use tenure::store::register::{
-    Body, If, Register, RegisterError, Registered, Slot, Tagged, Told, Written,
+    Body, If, Register, RegisterError, Registered, Slot, Tagged, Told, Trials, Written,
 };
 use tenure::store::{Finding, LeaseStore};
 
@@ -187,6 +187,10 @@ impl Register for Line {
 
     fn credential(&self) -> Option<String> {
         None
+    }
+
+    fn trials(&self) -> Trials {
+        Trials::InARace
     }
 
     async fn get(&self, slot: Slot) -> Result<Option<Tagged>, RegisterError> {

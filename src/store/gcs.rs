@@ -15,7 +15,9 @@ use serde::Deserialize;
 use super::client::{self, Peer, StoreClient};
 use super::network::in_time;
 use super::query;
-use super::register::{self, Body, If, Register, RegisterError, Registered, Slot, Tagged, Written};
+use super::register::{
+    self, Body, If, Register, RegisterError, Registered, Slot, Tagged, Trials, Written,
+};
 use super::renewed::Renewed;
 use super::{Finding, LeaseAdmin, MOST_LISTED};
 use crate::config::{GcsSettings, GoogleCredential};
@@ -229,8 +231,8 @@ impl Register for Bucket {
     }
 
     /// Google's own server alone answers like this, and takes one write of an object a second.
-    fn is_raced(&self) -> bool {
-        false
+    fn trials(&self) -> Trials {
+        Trials::InOrder
     }
 
     async fn get(&self, slot: Slot) -> Result<Option<Tagged>, RegisterError> {

@@ -21,7 +21,7 @@ use self::errors::not_mongodb;
 use self::watching::Watching;
 use self::wire::{Commands, Stored};
 use super::register::{
-    self, Body, If, Register, RegisterError, Registered, Slot, Tagged, Told, Written,
+    self, Body, If, Register, RegisterError, Registered, Slot, Tagged, Told, Trials, Written,
 };
 use super::{Finding, LeaseAdmin, MOST_LISTED};
 use crate::config::MongoSettings;
@@ -121,6 +121,10 @@ impl Register for Collection {
             (None, true) => "the certificate of --store-cert".to_owned(),
             (None, false) => "requests without a user".to_owned(),
         })
+    }
+
+    fn trials(&self) -> Trials {
+        Trials::InARace
     }
 
     async fn get(&self, slot: Slot) -> Result<Option<Tagged>, RegisterError> {

@@ -107,6 +107,17 @@ impl Told {
     }
 }
 
+/// How conditions are tried before the first bid, and by `tenure doctor`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Trials {
+    /// Not at all: one maker's servers answer like this one, and they honour conditions.
+    None,
+    /// One after the other: a proxy may remove them.
+    InOrder,
+    /// Also in a race: servers of other makers answer like this one.
+    InARace,
+}
+
 /// A server with such values. Each call is one request.
 #[async_trait]
 pub trait Register: Send + Sync + 'static {
@@ -147,11 +158,8 @@ pub trait Register: Send + Sync + 'static {
     /// Checks everything that this store needs, for `tenure doctor`.
     async fn examine(&self) -> Vec<Finding>;
 
-    /// Returns whether conditions are also tried in a race, because servers of other makers answer like
-    /// this one.
-    fn is_raced(&self) -> bool {
-        true
-    }
+    /// Returns how its conditions are tried before the first bid.
+    fn trials(&self) -> Trials;
 
     /// Draws a number that no other write has.
     fn draw(&self) -> Nonce {
@@ -271,8 +279,12 @@ impl<R: Register> Registered<R> {
 
     /// Tries on a value of its own whether the server honours conditions, unless that was seen before.
     async fn prove(&self) -> Result<(), StoreError> {
+        let trials = self.register.trials();
+        if trials == Trials::None {
+            return Ok(());
+        }
         let trial = self.proven.get_or_try_init(|| proof::in_order(&self.register)).await?;
-        if self.register.is_raced() && trial.is_race_due() {
+        if trials == Trials::InARace && trial.is_race_due() {
             self.raced.get_or_try_init(|| proof::in_a_race(&self.register)).await?;
         }
         Ok(())

@@ -18,7 +18,9 @@ use self::xml::Elements;
 use super::client::{self, Peer, StoreClient};
 use super::network::in_time;
 use super::query;
-use super::register::{self, Body, If, Register, RegisterError, Registered, Slot, Tagged, Written};
+use super::register::{
+    self, Body, If, Register, RegisterError, Registered, Slot, Tagged, Trials, Written,
+};
 use super::renewed::Renewed;
 use super::{Finding, LeaseAdmin, MOST_LISTED};
 use crate::clock;
@@ -256,6 +258,10 @@ impl Register for Bucket {
             AwsCredential::Machine { .. } => "the role of this machine".to_owned(),
         };
         Some(format!("the key {} of {how}", self.keys.known()?.id))
+    }
+
+    fn trials(&self) -> Trials {
+        Trials::InARace
     }
 
     async fn get(&self, slot: Slot) -> Result<Option<Tagged>, RegisterError> {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use time::OffsetDateTime;
 
-use super::{Body, Register, RegisterError, Slot, foreign, proof};
+use super::{Body, Register, RegisterError, Slot, Trials, foreign, proof};
 use crate::clock::{self, Moment};
 use crate::store::Finding;
 use crate::store::finding::{Findings, TIMED, of_timings};
@@ -157,7 +157,7 @@ impl<'a, R: Register> Examination<'a, R> {
 
     /// Proves that conditions are honoured, in a race too.
     pub(in crate::store) async fn conditions(&mut self) {
-        let is_raced = self.register.is_raced();
+        let is_raced = self.register.trials() == Trials::InARace;
         let mut proof = proof::in_order(self.register).await.map(drop);
         if proof.is_ok() && is_raced {
             proof = proof::in_a_race(self.register).await;

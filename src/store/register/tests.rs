@@ -101,6 +101,10 @@ impl Register for Busy {
         None
     }
 
+    fn trials(&self) -> Trials {
+        Trials::InARace
+    }
+
     async fn get(&self, slot: Slot) -> Result<Option<Tagged>, RegisterError> {
         self.asks(slot, "get");
         Ok(self.value(slot).lock().expect("no test panicked with it").clone())
