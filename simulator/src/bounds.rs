@@ -16,7 +16,7 @@ use super::operate::identity;
 use super::process::{Node, Process};
 use super::requests::Course;
 use super::settings::Timings;
-use super::store::Kind;
+use super::store::{Kind, Reports};
 use super::world::World;
 use super::{MILLI, SECOND, Span, span};
 
@@ -221,9 +221,9 @@ impl World<'_> {
 
     /// Returns how long reports of renewals that are under way may put its next read off.
     fn put_off_by_reports(&self, it: &Node) -> Duration {
-        match self.store.kind() {
-            Kind::Object | Kind::Document => it.period() * 3 / 2 + Duration::from_millis(50),
-            _ => Duration::ZERO,
+        match self.store.kind().oddities().and_then(|it| it.reports) {
+            Some(Reports::Content) => it.period() * 3 / 2 + Duration::from_millis(50),
+            Some(Reports::Hint) | None => Duration::ZERO,
         }
     }
 
@@ -240,14 +240,9 @@ impl World<'_> {
     /// knows that in advance.
     fn ends_for(&self, it: &Node, first: Span, free: Free) -> (Span, bool) {
         match self.store.kind() {
-            Kind::Blob
-            | Kind::Cluster
-            | Kind::Row
-            | Kind::Keys
-            | Kind::Session
-            | Kind::Ensemble => (free.within, false),
+            Kind::Blob => (free.within, false),
             Kind::Host => (free.within, free.runs_out && first + it.between_reads() < free.within),
-            Kind::Object | Kind::Bucket | Kind::Document => {
+            Kind::Register(_) => {
                 let Some(claim) = self.store.claim() else { return (0, false) };
                 if !free.runs_out {
                     return (free.within, false);
@@ -294,8 +289,7 @@ impl World<'_> {
             return 0;
         }
         let reads = self.nodes.iter().map(Node::between_reads).max().unwrap_or_default();
-        let lease =
-            self.scenario.longest(|it| it.lease_duration + self.store.late(it.lease_duration));
+        let lease = self.scenario.longest(|it| it.lease_duration);
         deceived + lease * 11 / 10 + 2 * reads
     }
 
@@ -315,18 +309,7 @@ impl World<'_> {
             (Kind::Host, None) if seen == 0 => Duration::ZERO,
             (_, Some(term)) if seen <= term => Duration::ZERO,
             (Kind::Blob, _) => Duration::from_secs(60),
-            (
-                Kind::Object
-                | Kind::Bucket
-                | Kind::Document
-                | Kind::Cluster
-                | Kind::Row
-                | Kind::Keys
-                | Kind::Session
-                | Kind::Ensemble
-                | Kind::Host,
-                _,
-            ) => lease,
+            (Kind::Register(_) | Kind::Host, _) => lease,
         }
     }
 
@@ -342,8 +325,7 @@ impl World<'_> {
         let reads = others.map(|it| it.between_reads() + it.trip(2)).min()?;
         let timeout = defective.waits(defective.settings().request_timeout);
         let keeps = self.win(defective, defective.settings())
-            + defective.waits(defective.settings().lease_duration)
-            + span(self.store.late(defective.settings().lease_duration));
+            + defective.waits(defective.settings().lease_duration);
         (reads < away).then_some(keeps + timeout + defective.trip(3) + reads)
     }
 }

@@ -10,7 +10,7 @@ use super::bounds::UNLAUNCHED;
 use super::process::{Node, Process};
 use super::requests::{Asked, Course};
 use super::world::World;
-use super::{MILLI, Span, span};
+use super::{MILLI, Span};
 
 /// How long the publishers of a healthy candidate take to publish passive.
 pub const PUBLISHED: Span = 50 * MILLI;
@@ -42,14 +42,12 @@ impl World<'_> {
             // A renewal of a candidate that is gone may be in transit.
             let transit = self.last_arrival.saturating_sub(self.now);
             let longest = self.nodes.iter().map(|it| it.plan.longest_lease()).max();
-            let longest = longest.map(|it| it + span(self.store.late(Duration::from_nanos(it))));
             let renewed = transit + longest.filter(|_| transit > 0).unwrap_or_default();
             let within = if self.store.rest(self.now) > 0 { rest.max(renewed) } else { rest };
             return Free { within, runs_out: true, may_be_renewed: within > rest };
         };
         let (timings, now) = (&it.plan.timings, it.moment(self.now));
-        let late = span(self.store.late(timings.lease_duration));
-        let lease = it.waits(timings.lease_duration) + late;
+        let lease = it.waits(timings.lease_duration);
         let release = self.released_within(it, process);
         let renewed = self.renewed_within(it, process);
         match (process.pace.course(), &process.status.standing) {

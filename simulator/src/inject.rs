@@ -234,11 +234,6 @@ impl World<'_> {
                 let length = self.scenario.longest(|it| it.lease_duration);
                 self.examination.third_party_until = self.now + length;
             }
-            // A restart of a server that saves nothing.
-            Kind::Touch if kind == store::Kind::Keys && held && self.faults.is_multiple_of(4) => {
-                self.store.lose(true, self.now);
-                self.checker.record_lost = true;
-            }
             Kind::Touch if kind.is_register() && self.faults.is_multiple_of(2) => {
                 if let Some(nonce) = self.store.fail_over_to_earlier() {
                     let leads = |it: &Node| {
@@ -253,21 +248,7 @@ impl World<'_> {
                     }
                 }
             }
-            Kind::Touch
-                if matches!(
-                    kind,
-                    store::Kind::Object
-                        | store::Kind::Bucket
-                        | store::Kind::Document
-                        | store::Kind::Cluster
-                        | store::Kind::Row
-                        | store::Kind::Keys
-                        | store::Kind::Session
-                        | store::Kind::Ensemble
-                ) =>
-            {
-                self.store.touch(self.now);
-            }
+            Kind::Touch if kind.is_register() => self.store.touch(self.now),
             Kind::TakenByOther if !host => {
                 let length = seconds(fault.length);
                 self.store.take_by_other(self.faults, length, self.now);

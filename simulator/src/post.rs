@@ -155,11 +155,8 @@ impl World<'_> {
         let op = &self.post.get(index).op;
         let (bids, renews) = (matches!(op, Op::Acquire(_)), matches!(op, Op::Renew(_)));
         let done = match done {
-            Step::More(Stage::Missing | Stage::Again { .. })
-                if copy || !self.is_waiting(node, life, id) =>
-            {
-                // No candidate learns that the blob is missing, so none creates it; nor that the claim was
-                // written before.
+            Step::More(Stage::Missing) if copy || !self.is_waiting(node, life, id) => {
+                // No candidate learns that the blob is missing, so none creates it.
                 return self.post.remove(index);
             }
             Step::More(stage) => {
@@ -232,15 +229,7 @@ impl World<'_> {
     fn least_clock(&self, node: u8) -> u64 {
         let it = &self.nodes[usize::from(node)];
         let millis = match self.store.kind() {
-            Kind::Blob
-            | Kind::Object
-            | Kind::Bucket
-            | Kind::Document
-            | Kind::Cluster
-            | Kind::Row
-            | Kind::Session
-            | Kind::Keys
-            | Kind::Ensemble => self.store.unix_millis(self.now),
+            Kind::Blob | Kind::Register(_) => self.store.unix_millis(self.now),
             Kind::Host if !it.wall_disturbed => {
                 u64::try_from(it.moment(self.now).wall.as_millis()).unwrap_or_default()
             }

@@ -12,7 +12,7 @@ use super::faults::{self, Fault, log_span};
 use super::peers;
 use super::service::Probing;
 use super::settings::{Scale, Timings};
-use super::store::Kind;
+use super::store::{Kind, Oddities, Reports};
 use super::{MILLI, SECOND, Span, span};
 
 /// The kind of clock errors of a node. It has one kind in a faithful episode, so that errors of
@@ -66,9 +66,8 @@ pub struct Scenario {
     pub faithful: bool,
     pub store: Kind,
     pub store_ppm: i64,
-    /// By how much the clocks of the servers differ that count the time, one after the other; or how long
-    /// after the last renewal that it keeps a failover may lose others.
-    pub clocks_apart: Span,
+    /// How long after the last renewal that it keeps a failover may lose others.
+    pub loses: Span,
     /// Whether leaders notify their standbys.
     pub peers: bool,
     /// A term that was written before, if any.
@@ -84,17 +83,17 @@ impl Scenario {
     pub fn draw(seed: u64) -> Self {
         let mut rng = Rng::with_seed(seed);
         let faithful = rng.u8(..10) < 8;
-        let store = match rng.u8(..17) {
-            0..=1 => Kind::Blob,
-            2..=3 => Kind::Object,
-            4..=5 => Kind::Cluster,
-            6 => Kind::Row,
-            7 => Kind::Keys,
-            8..=9 => Kind::Bucket,
-            10..=11 => Kind::Session,
-            12..=13 => Kind::Ensemble,
-            14..=15 => Kind::Document,
-            _ => Kind::Host,
+        let store = match rng.u8(..10) {
+            0..=2 => Kind::Blob,
+            3 => Kind::Host,
+            _ => {
+                let reports = match rng.u8(..4) {
+                    0 => None,
+                    1 => Some(Reports::Hint),
+                    _ => Some(Reports::Content),
+                };
+                Kind::Register(Oddities { reports, conflicts: rng.bool() })
+            }
         };
         let scale = Scale::draw(&mut rng, store);
         let common = Timings::draw(&mut rng, scale);
@@ -114,19 +113,13 @@ impl Scenario {
         let share = shares.fold(f64::INFINITY, f64::min);
         nodes.iter_mut().for_each(|it| it.keep_to(share));
         let store_ppm = (share * (rng.f64() * 2.0 - 1.0)) as i64;
-        let clocks_apart = match store {
-            Kind::Row | Kind::Keys | Kind::Document => {
+        let loses = match store {
+            Kind::Register(_) if rng.bool() => {
                 nodes.iter().map(|it| it.freeze_budget).min().unwrap_or_default() / 2
             }
-            Kind::Blob
-            | Kind::Object
-            | Kind::Bucket
-            | Kind::Cluster
-            | Kind::Session
-            | Kind::Ensemble
-            | Kind::Host => 0,
+            _ => 0,
         };
-        nodes.iter_mut().for_each(|it| it.freeze_budget -= clocks_apart);
+        nodes.iter_mut().for_each(|it| it.freeze_budget -= loses);
         let seeded = match rng.u8(..4) {
             0 => None,
             1 => Some(rng.u64(1..1_000)),
@@ -138,7 +131,7 @@ impl Scenario {
             faithful,
             store,
             store_ppm,
-            clocks_apart,
+            loses,
             peers: false,
             seeded,
             nodes,
@@ -173,7 +166,7 @@ impl Scenario {
             faithful: true,
             store: Kind::Blob,
             store_ppm: 0,
-            clocks_apart: 0,
+            loses: 0,
             peers: false,
             seeded: Some(1),
             nodes: vec![node; 3],

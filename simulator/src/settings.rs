@@ -50,7 +50,7 @@ impl Scale {
         let longest = match (store, rng.u8(..16)) {
             (_, 0..=1) => 15 * SECOND,
             (_, 2..=3) => 60 * SECOND,
-            (Kind::Blob | Kind::Session, _) => rng.u64(least..=most),
+            (Kind::Blob, _) => rng.u64(least..=most),
             (_, 4) => least,
             (_, 5..=7) => log_span(rng, least, 10 * SECOND),
             (_, 8) => most,
@@ -67,14 +67,7 @@ impl Scale {
             0 => log_span(rng, self.longest / 4, self.longest),
             _ => self.longest,
         };
-        let unit = if matches!(
-            self.store,
-            Kind::Host | Kind::Row | Kind::Keys | Kind::Bucket | Kind::Ensemble | Kind::Document
-        ) {
-            MILLI
-        } else {
-            SECOND
-        };
+        let unit = if self.store == Kind::Blob { SECOND } else { MILLI };
         (drawn / unit * unit).clamp(least, most)
     }
 }
@@ -83,13 +76,7 @@ impl Scale {
 fn limits(store: Kind) -> (Span, Span) {
     match store {
         Kind::Blob => (15 * SECOND, 60 * SECOND),
-        Kind::Object => (SECOND, LONGEST),
-        Kind::Cluster => (2 * SECOND, LONGEST),
-        // Consul keeps a lock from others for a minute at most.
-        Kind::Session => (10 * SECOND, 60 * SECOND),
-        Kind::Host | Kind::Row | Kind::Keys | Kind::Bucket | Kind::Ensemble | Kind::Document => {
-            (SHORTEST_DEADLINE + LEAST_MARGIN, LONGEST)
-        }
+        Kind::Host | Kind::Register(_) => (SHORTEST_DEADLINE + LEAST_MARGIN, LONGEST),
     }
 }
 

@@ -10,7 +10,7 @@ use super::network::Message;
 use super::operate;
 use super::queue::Event;
 use super::register::{Asked, Client, Got, Next, Outcome};
-use super::store::{Kind, Store};
+use super::store::Store;
 use super::world::World;
 use super::{MILLI, Span};
 
@@ -53,12 +53,9 @@ impl World<'_> {
         let (asked, op) = (message.asked.take(), message.op.clone());
         let Some(asked) = asked else { return };
         let is_write = matches!(*asked, Asked::Put(..));
+        let conflicts = self.store.kind().oddities().is_some_and(|it| it.conflicts);
         let outcome = match fate.error {
-            // Another write of the object was being served.
-            Some(Error::Unknown) if self.store.kind() == Kind::Bucket && is_write => {
-                Err(RegisterError::Concurrent("409".to_owned()))
-            }
-            Some(Error::Unknown) => Err(erred()),
+            Some(Error::Unknown) => Err(erred(conflicts && is_write)),
             Some(Error::Foreign)
                 if matches!(*asked, Asked::Get)
                     && matches!(op, Op::Read | Op::WriteTerm { .. } | Op::Acquire(_)) =>
@@ -77,13 +74,7 @@ impl World<'_> {
                 if is_done {
                     self.store.disown();
                 }
-                // The primary stepped down when it had done the write.
-                let is_stepping_down = self.store.kind() == Kind::Document;
-                Err(if is_stepping_down {
-                    RegisterError::Concurrent("down".into())
-                } else {
-                    erred()
-                })
+                Err(erred(conflicts && is_write))
             }
             _ => outcome,
         };
@@ -195,6 +186,8 @@ impl World<'_> {
     }
 }
 
-fn erred() -> RegisterError {
-    RegisterError::Unavailable("the store erred".to_owned())
+/// Returns an error after which nobody knows whether the request was done.
+fn erred(conflicts: bool) -> RegisterError {
+    let message = "the store erred".to_owned();
+    if conflicts { RegisterError::Concurrent(message) } else { RegisterError::Unavailable(message) }
 }

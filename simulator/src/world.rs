@@ -101,7 +101,7 @@ impl<'a> World<'a> {
             clients,
             resource: Resource::default(),
             store: Store::new(scenario.store, scenario.store_ppm)
-                .with_clocks_apart(std::time::Duration::from_nanos(scenario.clocks_apart)),
+                .losing(std::time::Duration::from_nanos(scenario.loses)),
             snapshot: None,
             checker: Checker::default(),
             examination: Examination::default(),

@@ -39,15 +39,7 @@ fn drawn_settings_are_accepted() {
         let is_whole = lease.subsec_nanos() == 0;
         match kind {
             Kind::Blob => assert!(is_whole && (15..=60).contains(&lease.as_secs()), "{lease:?}"),
-            Kind::Object => assert!(is_whole && lease.as_secs() >= 1, "{lease:?}"),
-            Kind::Cluster => assert!(is_whole && lease.as_secs() >= 2, "{lease:?}"),
-            Kind::Session => assert!(is_whole && (10..=60).contains(&lease.as_secs()), "{lease:?}"),
-            Kind::Host
-            | Kind::Row
-            | Kind::Keys
-            | Kind::Bucket
-            | Kind::Ensemble
-            | Kind::Document => {}
+            Kind::Host | Kind::Register(_) => {}
         }
     }
 }
@@ -60,7 +52,6 @@ fn drawn_settings_reach_the_bounds() {
         assert!(count > 20, "{what}: {count}");
     };
     some("the shortest lease", &|_, it| it.lease_duration == ms(230));
-    some("the shortest Lease", &|kind, it| kind == Kind::Object && it.lease_duration == ms(1_000));
     some("a long lease", &|_, it| it.lease_duration > ms(300_000));
     some("the shortest retry-period", &|_, it| it.retry_period == ms(10));
     some("the shortest request-timeout", &|_, it| it.request_timeout == ms(10));

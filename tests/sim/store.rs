@@ -17,8 +17,7 @@ use tenure::store::LeaseAdmin;
 /// A simulated store that counts the time of its lease.
 struct Simulated<const KIND: usize>(SimulatedLock);
 
-const KINDS: [Kind; 7] =
-    [Kind::Blob, Kind::Host, Kind::Cluster, Kind::Row, Kind::Keys, Kind::Session, Kind::Ensemble];
+const KINDS: [Kind; 2] = [Kind::Blob, Kind::Host];
 
 impl<const KIND: usize> Harness for Simulated<KIND> {
     const LEASE: Duration = Duration::from_secs(15);
@@ -30,12 +29,6 @@ impl<const KIND: usize> Harness for Simulated<KIND> {
         },
         missing_is_free: matches!(KINDS[KIND], Kind::Host),
     };
-    // The lock-delay.
-    const LATENESS: Duration = match KINDS[KIND] {
-        Kind::Session => Self::LEASE,
-        _ => Duration::ZERO,
-    };
-
     async fn start() -> Self {
         Self(SimulatedLock::new(KINDS[KIND]))
     }
@@ -45,19 +38,7 @@ impl<const KIND: usize> Harness for Simulated<KIND> {
     }
 
     async fn advance(&self, by: Duration) {
-        // A cluster deletes a claim some time after its lease has ended, and so does an ensemble; the last
-        // millisecond of a key is over a little later.
-        let late = match KINDS[KIND] {
-            Kind::Cluster => by / 4 + Duration::from_millis(500),
-            Kind::Ensemble => Self::LEASE / 2,
-            _ => Duration::ZERO,
-        };
-        let rounding = Duration::from_millis(u64::from(KINDS[KIND] == Kind::Keys));
-        self.0.advance(by + rounding + if by >= Self::LEASE { late } else { Duration::ZERO });
-        // A lock is kept from others for as long again, though it reads as free.
-        if KINDS[KIND] == Kind::Session && self.candidate().read().await.is_ok_and(|it| it.free) {
-            self.0.advance(Self::LEASE);
-        }
+        self.0.advance(by);
     }
 
     async fn delete(&self) {
@@ -99,8 +80,3 @@ fn a_bid_creates_no_blob_before_a_response_reports_it_missing() {
 
 testkit::conformance!(simulated_blob, Simulated<0>);
 testkit::conformance!(simulated_host, Simulated<1>);
-testkit::conformance!(simulated_cluster, Simulated<2>);
-testkit::conformance!(simulated_row, Simulated<3>);
-testkit::conformance!(simulated_keys, Simulated<4>);
-testkit::conformance!(simulated_session, Simulated<5>);
-testkit::conformance!(simulated_ensemble, Simulated<6>);

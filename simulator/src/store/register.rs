@@ -10,8 +10,8 @@ use tenure::store::BreakOutcome;
 use tenure::store::register::{Body, Held, Tagged, Told, Written};
 use time::OffsetDateTime;
 
-use super::Store;
 use super::third_party::third_party;
+use super::{Reports, Store};
 use crate::register::{Asked, Got};
 
 /// A state of the value.
@@ -44,6 +44,12 @@ impl State {
 
     fn record(&self) -> Record {
         self.body.as_ref().map(|it| it.record.clone()).unwrap_or_default()
+    }
+
+    /// Returns whether no more than the claim's renewal tells it from an earlier state.
+    fn is_renewal_of(&self, earlier: &Self) -> bool {
+        let held = |it: &Self| it.held().map(|it| (it.nonce, it.is_breaking));
+        held(self) == held(earlier) && self.record() == earlier.record()
     }
 
     fn tagged(&self, time: Duration) -> Option<Tagged> {
@@ -112,10 +118,21 @@ impl Store {
         };
         self.value.earlier.truncate(usize::from(Self::KEPT) - 1);
         self.value.earlier.push_front(before);
+        let before = &self.value.earlier[0];
+        let is_told =
+            self.reports() != Some(Reports::Hint) || !self.value.now.is_renewal_of(before);
+        self.news += u64::from(is_told);
+        self.changed_value();
+    }
+
+    fn changed_value(&mut self) {
         self.record = self.value.now.record();
         self.exists = self.value.now.body.is_some();
         self.changes += 1;
-        self.news += 1;
+    }
+
+    fn reports(&self) -> Option<Reports> {
+        self.kind.oddities().and_then(|it| it.reports)
     }
 
     /// Changes the value as a third party does.
@@ -145,21 +162,17 @@ impl Store {
     /// store that may lose others, renewals of at most `most` after the last one that stays. Returns the
     /// acquisition whose term was lost, if any.
     pub fn fail_over_to_earlier(&mut self) -> Option<Nonce> {
-        let most = self.apart;
+        let most = self.loses;
         let before = self.value.now.clone();
         let is_lost = |kept: &State| {
-            let held = |it: &State| it.held().map(|it| (it.nonce, it.is_breaking));
-            let is_renewal = held(kept) == held(&before) && kept.record() == before.record();
-            !before.is_acknowledged
-                || is_renewal && before.renewed.saturating_sub(kept.renewed) <= most
+            let is_recent = before.renewed.saturating_sub(kept.renewed) <= most;
+            !before.is_acknowledged || is_recent && before.is_renewal_of(kept)
         };
         let kept = self.value.earlier.front().filter(|it| is_lost(it)).cloned()?;
         self.value.earlier.pop_front();
         self.value.now = kept;
-        self.record = self.value.now.record();
-        self.exists = self.value.now.body.is_some();
-        self.changes += 1;
         self.news += 1;
+        self.changed_value();
         before.record().nonce.filter(|it| Some(*it) != self.record.nonce)
     }
 
@@ -171,6 +184,7 @@ impl Store {
     /// Returns the report of the state of `back` changes ago.
     pub fn report(&self, back: u8) -> Told {
         match back {
+            _ if self.reports() == Some(Reports::Hint) => Told::Hint,
             0 => self.value.now.told(),
             _ => self.value.earlier.get(usize::from(back) - 1).unwrap_or(&self.value.now).told(),
         }

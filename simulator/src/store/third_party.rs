@@ -6,8 +6,6 @@ use tenure::lease::{LeaseId, Nonce, Record};
 use tenure::store::BreakOutcome;
 
 use super::blob_lease::Lease;
-use super::cluster::Cluster;
-use super::session::Key;
 use super::{Instant, Kind, Store};
 
 /// Returns the lease id of a third party.
@@ -20,15 +18,8 @@ impl Store {
     /// held.
     pub fn break_lease(&mut self, period: Option<Duration>, now: Instant) -> BreakOutcome {
         let time = self.time(now);
-        match self.kind {
-            Kind::Object | Kind::Bucket | Kind::Document => {
-                return self.break_value(period.is_some(), time);
-            }
-            Kind::Cluster => return self.break_claim(period.is_some(), time),
-            Kind::Row | Kind::Keys => return self.break_row(period.is_some(), time),
-            Kind::Session => return self.break_lock(period.is_some(), time),
-            Kind::Ensemble => return self.break_session(period.is_some(), time),
-            Kind::Blob | Kind::Host => (),
+        if self.kind.is_register() {
+            return self.break_value(period.is_some(), time);
         }
         if !self.is_leased(now) {
             return BreakOutcome::NotHeld;
@@ -43,18 +34,10 @@ impl Store {
         BreakOutcome::Held { record, free_in }
     }
 
-    /// Changes the lease id. In a value, a cluster, a row, a key or keys, a candidate of another kind acquires the lease, and
-    /// does not renew it.
+    /// Changes the lease id. In a register, a candidate of another kind acquires the lease, and does not renew it.
     pub fn change_lease(&mut self, number: u64, now: Instant) {
-        match self.kind {
-            Kind::Cluster => return self.take_claim(number, None, false, self.time(now)),
-            Kind::Row | Kind::Keys => return self.take_row(number, None, false, self.time(now)),
-            Kind::Session => return self.take_lock(number, None, false, self.time(now)),
-            Kind::Ensemble => return self.take_session(number, None, false, self.time(now)),
-            Kind::Object | Kind::Bucket | Kind::Document => {
-                return self.take_value(number, None, false, self.time(now));
-            }
-            Kind::Blob | Kind::Host => (),
+        if self.kind.is_register() {
+            return self.take_value(number, None, false, self.time(now));
         }
         self.is_leased(now);
         if let Lease::Leased { id, .. } = &mut self.lease {
@@ -65,15 +48,8 @@ impl Store {
     /// Acquires the lease for a third party, if it is free.
     pub fn take_by_other(&mut self, number: u64, length: Duration, now: Instant) {
         let time = self.time(now);
-        match self.kind {
-            Kind::Object | Kind::Bucket | Kind::Document => {
-                return self.take_value(number, Some(length), true, time);
-            }
-            Kind::Cluster => return self.take_claim(number, Some(length), true, time),
-            Kind::Row | Kind::Keys => return self.take_row(number, Some(length), true, time),
-            Kind::Session => return self.take_lock(number, Some(length), true, time),
-            Kind::Ensemble => return self.take_session(number, Some(length), true, time),
-            Kind::Blob | Kind::Host => (),
+        if self.kind.is_register() {
+            return self.take_value(number, Some(length), true, time);
         }
         let _ = self.lease.acquire(third_party(number), Some(length), time);
     }
@@ -91,28 +67,15 @@ impl Store {
         self.record = Record::default();
         if whole {
             self.lease = Lease::Available;
-            self.cluster = Cluster::default();
-            self.row = None;
-            self.key = Key::default();
-            self.session = None;
-            self.exists = self.kind.exists_from_the_start();
+            self.exists = self.kind == Kind::Host;
         }
-        self.changed_hands();
+        self.touched();
     }
 
-    /// Writes to a field outside of lease and record: a label, an annotation. In a cluster or an
-    /// ensemble, another member leads from now on; of PostgreSQL, a standby; in Consul, the agent of the session may leave instead. The clock of Redis is
-    /// stepped.
+    /// Writes to a field outside of lease and record: a label, an annotation.
     pub fn touch(&mut self, now: Instant) {
-        match self.kind {
-            Kind::Object | Kind::Bucket | Kind::Document if self.exists => {
-                self.edit_value(self.time(now), |_| {});
-            }
-            Kind::Cluster => self.promote(self.time(now)),
-            Kind::Row | Kind::Keys => self.fail_over(),
-            Kind::Session => self.disturb(self.time(now)),
-            Kind::Ensemble => self.elect(self.time(now)),
-            _ => (),
+        if self.exists {
+            self.edit_value(self.time(now), |_| {});
         }
     }
 
@@ -130,12 +93,8 @@ impl Store {
         }
         if freed {
             self.lease = Lease::Available;
-            self.cluster.claim = None;
-            self.row = None;
-            self.key.lock = None;
-            self.session = None;
         }
-        self.changed_hands();
+        self.touched();
     }
 
     /// Writes a first record.
