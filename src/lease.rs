@@ -1,7 +1,9 @@
 //! The values of a lease: bids, grants, records, ids and errors, as the election and every store use
 //! them.
 
+use std::any::Any;
 use std::fmt;
+use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -230,7 +232,61 @@ impl std::str::FromStr for Nonce {
 /// The store's name for one state of the lock (an `ETag`, a counter), or all of that state. Opaque:
 /// only equality means anything.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Version(pub Arc<str>);
+pub struct Version(pub Label);
+
+/// A name, and the state that has it, where the store bases its next write on that.
+#[derive(Clone)]
+pub struct Label {
+    name: Arc<str>,
+    state: Option<Arc<dyn Any + Send + Sync>>,
+}
+
+impl Label {
+    /// Names a state, and keeps it.
+    pub fn of<T: Any + Send + Sync>(name: &str, state: T) -> Self {
+        Self { name: name.into(), state: Some(Arc::new(state)) }
+    }
+
+    /// Returns the state, if it was kept as this type.
+    #[must_use]
+    pub fn state<T: Any>(&self) -> Option<&T> {
+        self.state.as_ref()?.downcast_ref()
+    }
+}
+
+impl From<&str> for Label {
+    fn from(name: &str) -> Self {
+        Self { name: name.into(), state: None }
+    }
+}
+
+impl From<String> for Label {
+    fn from(name: String) -> Self {
+        (*name).into()
+    }
+}
+
+impl Deref for Label {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        &self.name
+    }
+}
+
+impl fmt::Debug for Label {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.name.fmt(f)
+    }
+}
+
+impl PartialEq for Label {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name
+    }
+}
+
+impl Eq for Label {}
 
 #[cfg(test)]
 mod tests {

@@ -3,7 +3,6 @@
 //!
 //! It loses nothing and returns no errors; the network and the faults do.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use tenure::election::{Answer, Op};
@@ -261,7 +260,7 @@ impl Store {
 
     fn touched(&mut self) {
         self.changes += 1;
-        self.version = Version(Arc::from(self.changes.to_string()));
+        self.version = Version(self.changes.to_string().into());
         self.news += u64::from(self.kind == Kind::Host);
     }
 

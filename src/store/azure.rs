@@ -223,7 +223,7 @@ impl LeaseStore for Azure {
     async fn read(&self) -> Result<Snapshot, StoreError> {
         let access = self.credential.current().await?;
         let Some(Seen { headers, record }) = self.see(&access).await? else {
-            let version = Version(Arc::from(MISSING));
+            let version = Version(MISSING.into());
             let record = Record::default();
             return Ok(Snapshot { free: true, record, version, claim: None, ends_in: None });
         };
@@ -235,7 +235,7 @@ impl LeaseStore for Azure {
         let etag = header(&headers, "etag").ok_or_else(not_azure)?;
         let is_endless = header(&headers, "x-ms-lease-duration") == Some("infinite");
         let ends_in = is_endless.then_some(Duration::MAX);
-        Ok(Snapshot { free, record, version: Version(Arc::from(etag)), claim: None, ends_in })
+        Ok(Snapshot { free, record, version: Version(etag.into()), claim: None, ends_in })
     }
 
     async fn acquire(&self, bid: &Bid) -> Result<Grant, StoreError> {

@@ -111,7 +111,7 @@ pub(super) fn held_by(lease: &Lease) -> Option<Nonce> {
 
 /// Returns the result of reading a Lease that does not exist.
 pub(super) fn missing() -> Snapshot {
-    let version = Version(Arc::from(MISSING));
+    let version = Version(MISSING.into());
     Snapshot { free: true, record: Record::default(), version, claim: None, ends_in: None }
 }
 

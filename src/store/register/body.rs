@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::lease::{Bid, Claim, Nonce, Record, Snapshot, Successor, Version};
+use crate::lease::{Bid, Claim, Label, Nonce, Record, Snapshot, Successor, Version};
 use crate::store::json::{self, LARGEST_TERM, StoredHolder, StoredSuccessor};
 
 /// The format that this version reads and writes. In format 1 a claim counted its renewals, so that one
@@ -245,18 +245,14 @@ fn whole_millis(duration: Duration) -> Duration {
     Duration::from_millis(millis.saturating_add(rest))
 }
 
-/// Returns the version of a value: the server's name for it, and all of its content.
+/// Returns the version of a value: the server's name for it, with all of its content.
 pub(super) fn version(tag: &str, body: &Body) -> Version {
-    // Text and numbers always have a form in JSON.
-    let content = serde_json::to_string(&StoredBody::of(body)).unwrap_or_default();
-    Version([tag, "\n", &content].concat().into())
+    Version(Label::of(tag, body.clone()))
 }
 
 /// Returns the server's name and the value of a version; `None` if there was no value.
 pub(super) fn of_version(version: &Version) -> Option<(String, Body)> {
-    let (tag, content) = version.0.split_once('\n')?;
-    let stored: StoredBody = serde_json::from_str(content).ok()?;
-    Some((tag.to_owned(), stored.read().ok()?))
+    Some((version.0.to_string(), version.0.state::<Body>()?.clone()))
 }
 
 /// Returns the result of reading a value that does not exist.
@@ -266,7 +262,7 @@ pub(super) fn missing() -> Snapshot {
 
 /// Returns whether a bid is for a value that did not exist.
 pub(super) fn is_missing(seen: &Version) -> bool {
-    &*seen.0 == MISSING
+    &*seen.0 == MISSING && of_version(seen).is_none()
 }
 
 /// Returns a value with a term and nothing else.

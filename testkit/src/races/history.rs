@@ -198,7 +198,7 @@ impl fmt::Display for Words<'_> {
             Outcome::Answered(Answer::Snapshot(it)) => {
                 let free = if it.free { "free" } else { "held" };
                 let ends = it.ends_in.map(|it| format!(", ends in {it:?}")).unwrap_or_default();
-                let claim = it.claim.as_ref().map(|it| format!(", claim {}", it.spec.0));
+                let claim = it.claim.as_ref().map(|it| format!(", claim {}", &*it.spec.0));
                 let (record, claim) = (Recorded(&it.record), claim.unwrap_or_default());
                 let version = name(&it.version);
                 write!(f, " → {free}, {record}, version {version}{ends}{claim}")

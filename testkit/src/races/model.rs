@@ -338,7 +338,7 @@ impl fmt::Display for Register {
         let version = match &self.version.now {
             Name::Known(it) => it.0.to_string(),
             Name::New => "new".to_owned(),
-            Name::Perhaps(it) => format!("new or {}", it.0),
+            Name::Perhaps(it) => format!("new or {}", &*it.0),
         };
         write!(f, "; {}; version {version}", Recorded(&self.record))
     }

@@ -20,7 +20,7 @@ fn bid(nonce: u128) -> Bid {
             peer: Some("http://10.0.3.7:4040/peer".to_owned()),
         }),
         lease_duration: Duration::from_secs(15),
-        seen: Version(Arc::from(MISSING)),
+        seen: Version(MISSING.into()),
         written: None,
     }
 }
