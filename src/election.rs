@@ -31,6 +31,7 @@ mod stream;
 #[cfg(test)]
 mod tests;
 mod transitions;
+mod wait;
 mod wakeup;
 
 use std::collections::VecDeque;
@@ -54,6 +55,7 @@ pub use status::{Belief, Holder, Standing, State, Status};
 pub use store_answers::LARGEST_TERM;
 pub use store_health::{FailingWrites, StoreHealth};
 use stream::LeaderStream;
+pub use wait::Wait;
 use wakeup::Hints;
 
 use crate::clock::Moment;
@@ -114,6 +116,8 @@ pub struct Election {
     /// The state that was last reported.
     state: State,
     next_id: u64,
+    /// The bound of the wait for the first lease; `None` if it has none, or is over with a lease.
+    wait: Option<Wait>,
 }
 
 /// The request in flight (R3).
@@ -132,7 +136,9 @@ impl Election {
     #[must_use]
     pub fn new(config: Config, now: Moment) -> Self {
         let health = Health::new(config.health);
+        let wait = config.wait.map(|length| Wait::Bounded(now, length));
         Self {
+            wait,
             config,
             role: Role::Standby { next_read: RetryTimer::at_once(now), bidding: None },
             since: now,
@@ -256,7 +262,7 @@ impl Election {
             (None, None) => self.until_next_request(now).min(self.stream.until_silent(now)),
         };
         let Some(held) = self.role.held_lease() else {
-            return next;
+            return next.min(self.until_wait_ends(now));
         };
         next.min(held.belief.until_end(now)).min(self.until_drained(now))
     }
@@ -276,6 +282,7 @@ impl Election {
             contact_due: self.stream.put_off,
             lease: self.lease_view(),
             store: self.store.clone(),
+            wait: self.wait.clone(),
         }
     }
 
@@ -310,6 +317,7 @@ impl Election {
         if self.stream.until_silent(now).is_zero() {
             self.on_stream_lost(now, entropy);
         }
+        self.end_wait(now, entropy);
         let lease_duration = self.config.lease_duration;
         match &self.role {
             Role::Standby { bidding: Some(it), .. } if it.is_over(now, lease_duration) => {

@@ -8,6 +8,8 @@
 mod runtime;
 mod services;
 
+use std::time::Duration;
+
 use tokio::sync::{oneshot, watch};
 use tracing::field::display;
 
@@ -34,8 +36,8 @@ pub struct Sidecar {
 
 impl Sidecar {
     /// Opens the store, binds the listeners and writes the status files for the first time. With
-    /// `has_workload` the lease is not released before [`Control::workload_exited`]. Messages sent
-    /// before this returns are handled once the sidecar runs.
+    /// `has_workload` the lease is not released before [`Control::workload_exited`]; `wait` bounds the wait
+    /// for the first lease. Messages sent before this returns are handled once the sidecar runs.
     ///
     /// # Errors
     /// Returns an error if a listener cannot be bound, a status file cannot be written, or the
@@ -45,13 +47,14 @@ impl Sidecar {
         mut settings: Settings,
         dropped_lines: Box<dyn Fn() -> usize + Send + Sync>,
         has_workload: bool,
+        wait: Option<Duration>,
         (control, inbox): (Control, Inbox),
     ) -> anyhow::Result<Self> {
         // The connections of peers come on top of those of others.
         let places = if settings.peers.is_some() { PLACES } else { 0 };
         let room = descriptors::make_room(settings.max_connections + places);
         settings.max_connections = room.saturating_sub(places).max(1);
-        let instance = Instance::of(&settings, has_workload)?;
+        let instance = Instance::of(&settings, has_workload, wait)?;
         let (about, published) = (instance.about.clone(), instance.published.clone());
         let metrics = instance.metrics.clone();
         let runtime = ServiceRuntime::start()?;

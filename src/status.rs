@@ -316,6 +316,7 @@ mod tests {
             contact_due,
             lease: LeaseView::default(),
             store: StoreHealth { last_success: Some(at(100)), ..StoreHealth::default() },
+            wait: None,
         })
     }
 

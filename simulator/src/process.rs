@@ -244,6 +244,7 @@ impl Node {
             drain_timeout,
             health: self.plan.probing.map(|it| it.rule),
             has_workload: self.plan.has_workload,
+            wait: None,
             observe: self.plan.observe,
             priority: Config::DEFAULT_PRIORITY,
         }
@@ -275,6 +276,7 @@ impl Node {
             contact_due: None,
             lease: LeaseView::default(),
             store: StoreHealth::default(),
+            wait: None,
         };
         self.process = Some(Box::new(Process {
             engine,

@@ -109,7 +109,7 @@ impl Builder {
     /// Panics outside of a tokio runtime.
     pub fn start(self) -> Result<Candidate, StartError> {
         let settings = self.settings().map_err(StartError::Settings)?;
-        let instance = Instance::of(&settings, true)
+        let instance = Instance::of(&settings, true, None)
             .map_err(|error| StartError::Store(format!("{error:#}")))?;
         let published = instance.published.clone();
         let (control, inbox) = Control::new();

@@ -82,6 +82,7 @@ pub(super) mod tests {
             contact_due: None,
             lease: LeaseView::default(),
             store: StoreHealth::default(),
+            wait: None,
         }
     }
 

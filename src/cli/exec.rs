@@ -23,7 +23,8 @@ use crate::timer;
 /// The arguments of `tenure exec`.
 #[derive(clap::Args, Clone, Debug)]
 pub struct Args {
-    /// Longest time to wait for the lease, then exit with 75; 0s tries once
+    /// Longest time to wait for a live holder, then exit with 75; 0s tries once. A holder that renews no
+    /// more is waited out, where instances count the lease (all stores but azure: and file:)
     #[arg(long, value_name = "DURATION", allow_hyphen_values = true, help_heading = "Command")]
     wait: Option<String>,
     /// Exit code if another instance still holds the lease when --wait is over, instead of 75; with 0
@@ -166,7 +167,7 @@ async fn lead(
     let known = settings.clone();
     // Signals are handled from here on, whatever the start waits for.
     let sidecar = tokio::select! {
-        sidecar = Sidecar::prepare(settings, dropped, true, Control::new()) => sidecar?.notifying(Systemd::from(environment)),
+        sidecar = Sidecar::prepare(settings, dropped, true, mode.options.wait, Control::new()) => sidecar?.notifying(Systemd::from(environment)),
         number = signals.next() => {
             tracing::info!(signal = number, "stopped before the start");
             let code = if mode.once { 128 + number } else { 0 };

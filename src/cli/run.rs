@@ -62,7 +62,7 @@ async fn sidecar(
     // Signals are handled from here on, whatever the start waits for.
     tokio::select! {
         ended = async {
-            Sidecar::prepare(settings, dropped, false, to_drive).await?.notifying(systemd).run().await;
+            Sidecar::prepare(settings, dropped, false, None, to_drive).await?.notifying(systemd).run().await;
             Ok(ExitCode::SUCCESS)
         } => ended,
         code = obey(signals, control) => Ok(code),

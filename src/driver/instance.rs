@@ -2,6 +2,7 @@
 //! [`crate::Candidate`]. Starts nothing.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::watch;
 
@@ -29,11 +30,16 @@ pub(crate) struct Instance {
 
 impl Instance {
     /// Builds the parts. With `has_workload` the lease is not released before
-    /// [`Control::workload_exited`](crate::driver::Control::workload_exited).
+    /// [`Control::workload_exited`](crate::driver::Control::workload_exited). `wait` bounds the wait for the
+    /// first lease.
     ///
     /// # Errors
     /// Returns an error if the store's client cannot be built.
-    pub(crate) fn of(settings: &Settings, has_workload: bool) -> anyhow::Result<Self> {
+    pub(crate) fn of(
+        settings: &Settings,
+        has_workload: bool,
+        wait: Option<Duration>,
+    ) -> anyhow::Result<Self> {
         let store = store::open(settings)?;
         let candidate = Candidate {
             identity: settings.identity.clone(),
@@ -50,7 +56,7 @@ impl Instance {
             store_url: settings.store.to_string(),
             lease_duration: settings.timings.lease_duration,
         };
-        let terms = terms(settings, candidate, store.rules(), has_workload);
+        let terms = Config { wait, ..terms(settings, candidate, store.rules(), has_workload) };
         let election = Election::new(terms, clock::now());
         let probes = settings.health.probes.iter().map(|probe| ProbeState::new(probe.to_string()));
         let route = settings.kubernetes.as_ref().and_then(|it| it.route.as_ref());
@@ -99,6 +105,7 @@ fn terms(settings: &Settings, candidate: Candidate, rules: Rules, has_workload: 
         drain_timeout: settings.drain_timeout,
         health: health_rule(&settings.health),
         has_workload,
+        wait: None,
         observe: settings.observe,
         priority: settings.rank.priority,
     }
@@ -128,7 +135,7 @@ mod tests {
         let flags = [("store", "memory:"), ("lease-duration", "20s")];
         let flags: Flags = flags.map(|(name, value)| (name, vec![value.to_owned()])).into();
         let settings = load(&flags, &Environment::of([("", "")]), Verb::Run).unwrap().settings;
-        let instance = Instance::of(&settings, false).unwrap();
+        let instance = Instance::of(&settings, false, None).unwrap();
         let text = instance.metrics.text(&instance.published.borrow(), 0, clock::now());
         let line = text.lines().find(|it| it.contains("setting=\"lease-duration\""));
         assert!(line.is_some_and(|it| it.ends_with(" 20")), "{line:?}");

@@ -191,6 +191,7 @@ mod tests {
             contact_due: None,
             lease: LeaseView { read_within: Duration::from_secs(10), ..LeaseView::default() },
             store: StoreHealth::default(),
+            wait: None,
         }
     }
 

@@ -32,6 +32,8 @@ pub struct Config {
     pub health: Option<HealthRule>,
     /// Whether processes run in a term, whose exit is awaited before the lease is released.
     pub has_workload: bool,
+    /// The longest wait for the first lease; zero tries once. See [`Wait`](super::Wait).
+    pub wait: Option<Duration>,
     /// Whether this candidate only reads and never competes.
     pub observe: bool,
     /// 0 to 100. Below [`DEFAULT_PRIORITY`](Self::DEFAULT_PRIORITY) this candidate lets others bid

@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use super::{Config, Election};
+use super::{Config, Election, Wait};
 use crate::clock::Moment;
 use crate::lease::{Nonce, Snapshot};
 
@@ -51,7 +51,9 @@ impl Election {
         let others_wait = self.deference.is_some_and(|it| !it.is_over(now));
         let lets_others_bid = !self.priority_wait(now).is_zero();
         let is_here = self.store.moved_to.is_none();
+        let waits = !matches!(self.wait, Some(Wait::Over { .. }));
         is_here
+            && waits
             && self.competes()
             && (invited || self.hold_off.is_none() && !others_wait && !lets_others_bid)
     }

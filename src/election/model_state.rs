@@ -117,6 +117,8 @@ impl Election {
             reported_defect: _,
             released_term: _,
             state: _,
+            // Of jobs alone, which the model has none of.
+            wait: _,
         } = self;
         emit(StateValue::Highest(*highest_term));
         role.model_state(emit);

@@ -95,7 +95,8 @@ impl Election {
     ) {
         let ends_in = left.or(snapshot.ends_in).filter(|it| !it.is_zero());
         self.update_stream(snapshot, now);
-        let is_notified = self.stream.holding.is_some() && !snapshot.free;
+        let is_notified =
+            self.stream.holding.is_some() && !snapshot.free && !self.waits_for_claim();
         let period = self.config.retry_period;
         let mut timer = if self.reads_often(now) {
             RetryTimer::jittered(now, period / 4, entropy.jitter)
@@ -139,6 +140,9 @@ impl Election {
     pub(super) fn put_off_read(&mut self, now: Moment, entropy: Entropy) {
         let period = self.notified_period(entropy);
         let shortest = self.shortest_notified_period();
+        if self.waits_for_claim() {
+            return;
+        }
         let Role::Standby { next_read, .. } = &mut self.role else { return };
         let stays = next_read.due(now) || next_read.has_failed() || self.seen_free.is_some();
         if !stays && next_read.wait < shortest {

@@ -7,6 +7,7 @@ use std::time::Duration;
 use super::hold_off::HoldOff;
 use super::lease_view::LeaseView;
 use super::store_health::StoreHealth;
+use super::wait::Wait;
 use crate::clock::Moment;
 use crate::lease::{Candidate, Nonce, Successor};
 
@@ -36,6 +37,8 @@ pub struct Status {
     pub lease: LeaseView,
     /// The health of the store.
     pub store: StoreHealth,
+    /// The bound of the wait for the first lease; `None` if it has none, or is over with a lease.
+    pub wait: Option<Wait>,
 }
 
 /// The state of a candidate, with the data that publishers need.

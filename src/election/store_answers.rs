@@ -75,6 +75,7 @@ impl Election {
                 let left = self.observe(snapshot.claim.as_ref(), now);
                 snapshot.free |= left.is_some_and(|it| it.is_zero());
                 self.apply_snapshot(&snapshot, left, now);
+                self.end_wait(now, entropy);
                 let bids = snapshot.free && self.may_bid(now);
                 self.schedule_read(&snapshot, left, now, entropy);
                 if bids {
@@ -139,7 +140,10 @@ impl Election {
                 self.schedule_release(current.bid, now, true);
                 self.back_off(now, entropy);
             }
-            _ => *next_read = RetryTimer::jittered(now, period, entropy.jitter),
+            _ => {
+                *next_read = RetryTimer::jittered(now, period, entropy.jitter);
+                self.end_wait_refused(now);
+            }
         }
     }
 

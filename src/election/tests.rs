@@ -12,6 +12,7 @@ mod random;
 mod record;
 mod resigning;
 mod step_down;
+mod wait;
 mod wakeup;
 
 use std::sync::Arc;
@@ -61,6 +62,7 @@ fn config() -> Config {
         drain_timeout: Duration::ZERO,
         health: None,
         has_workload: false,
+        wait: None,
         observe: false,
         priority: Config::DEFAULT_PRIORITY,
     }

@@ -57,6 +57,7 @@ impl Election {
         self.health.forget_failures();
         self.workload_term = self.config.has_workload.then_some(term);
         self.successor = None;
+        self.wait = None;
         // A new leadership ends the hold-off that an earlier one left.
         self.hold_off = None;
         let candidate = Arc::clone(&self.config.candidate);

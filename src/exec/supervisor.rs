@@ -17,7 +17,7 @@ use super::wire::{End, WatchdogEvent};
 use crate::clock::{LONGEST_SLEEP, Moment};
 use crate::config::{ExecOptions, duration};
 use crate::driver::Control;
-use crate::election::{Command, Standing, State};
+use crate::election::{Command, Standing, State, Status, Wait};
 use crate::metrics::Metrics;
 use crate::process::signals::{self, Signals};
 use crate::status::Published;
@@ -89,11 +89,21 @@ struct RunState {
     /// The signal that asked for the end.
     asked: Option<i32>,
     begun: Moment,
+    /// Whether it was logged that a claim may run out.
+    is_claim_logged: bool,
 }
 
 impl RunState {
     fn new(begun: Moment) -> Self {
-        Self { running: None, vacated: 0, starts: 0, back_off: BackOff::new(), asked: None, begun }
+        Self {
+            running: None,
+            vacated: 0,
+            starts: 0,
+            back_off: BackOff::new(),
+            asked: None,
+            begun,
+            is_claim_logged: false,
+        }
     }
 }
 
@@ -167,11 +177,17 @@ impl Supervisor {
             Standing::Stopped => return Some(self.without_command(it)),
             _ => {
                 self.vacate_unseen(it, published).await;
-                if it.starts == 0 && it.asked.is_none() && self.has_waited(it, published, now) {
-                    self.tell_no_lease(published);
-                    self.control.resign().await;
-                    let code = self.no_lease_code(published);
-                    return Some(SupervisorExit::AfterRelease { code, asked: false });
+                if it.starts == 0 && it.asked.is_none() {
+                    if self.has_waited(it, published, now) {
+                        self.log_no_lease(status, now);
+                        self.control.resign().await;
+                        let code = self.no_lease_code(status);
+                        return Some(SupervisorExit::AfterRelease { code, asked: false });
+                    }
+                    if matches!(status.wait, Some(Wait::Claim(_))) && !it.is_claim_logged {
+                        it.is_claim_logged = true;
+                        self.log_claim(status, now);
+                    }
                 }
             }
         }
@@ -188,39 +204,59 @@ impl Supervisor {
         }
     }
 
-    /// Logs why no lease was acquired.
-    fn tell_no_lease(&self, published: &Published) {
-        let status = &published.status;
-        let holder = status.holder.as_ref().map(|it| it.candidate.identity.as_str());
-        let state = status.standing.state().as_str();
-        let wait = duration::format(self.mode.options.wait.unwrap_or_default());
-        tracing::warn!(holder, state, "no lease within --wait {wait}: the command was not run");
+    /// Logs that the lease of a holder that may be gone is waited for.
+    fn log_claim(&self, status: &Status, now: Moment) {
+        let silent = status.lease.renewals.as_ref().map(|it| round(it.age(now)));
+        let left = status.lease.renewals.as_ref().and_then(|it| it.ends_within(now));
+        let within = left.map(|it| format!(": it is free in at most {}", round(it)));
+        tracing::warn!(
+            "--wait {} is over, and {} has not renewed the lease for {}{}",
+            self.wait(),
+            holder(status),
+            silent.unwrap_or_else(|| "0s".to_owned()),
+            within.unwrap_or_default()
+        );
     }
 
-    /// Returns the exit code if the wait is over. The code for a conflict requires that the last
-    /// request to the store succeeded: without the store, nobody may be doing the work.
-    fn no_lease_code(&self, published: &Published) -> u8 {
-        let status = &published.status;
-        let is_held = status.standing.state() == State::Standby
-            && status.holder.is_some()
-            && status.store.failures == 0;
-        self.mode.conflict_exit_code.filter(|_| is_held).unwrap_or(NO_LEASE)
+    /// Logs why no lease was acquired.
+    fn log_no_lease(&self, status: &Status, now: Moment) {
+        let why = if let Some(error) = &status.store.last_failure {
+            format!("the store failed: {error}")
+        } else if status.lease.is_held {
+            let renewals = status.lease.renewals.as_ref();
+            let renewed = renewals.filter(|it| it.last.is_some()).map(|it| round(it.age(now)));
+            let renewed = renewed.map(|it| format!(" and renewed it {it} ago"));
+            format!("{} holds the lease{}", holder(status), renewed.unwrap_or_default())
+        } else if matches!(status.wait, Some(Wait::Over { conflict: true })) {
+            "another instance held the lease until now, and may have done the work".to_owned()
+        } else {
+            format!("this instance is {}", status.standing.state().as_str())
+        };
+        tracing::warn!("no lease within --wait {}: {why}; the command was not run", self.wait());
+    }
+
+    fn wait(&self) -> String {
+        duration::format(self.mode.options.wait.unwrap_or_default())
+    }
+
+    /// Returns the exit code if the wait is over. The code for a conflict requires that the store answers:
+    /// without it, nobody may be doing the work.
+    fn no_lease_code(&self, status: &Status) -> u8 {
+        let is_conflict = matches!(status.wait, Some(Wait::Over { conflict: true }));
+        self.mode.conflict_exit_code.filter(|_| is_conflict).unwrap_or(NO_LEASE)
     }
 
     /// Returns whether `--wait` is over.
     fn has_waited(&self, it: &RunState, published: &Published, now: Moment) -> bool {
-        let Some(wait) = self.mode.options.wait else { return false };
-        if !wait.is_zero() {
-            // A lease that is held by then, in activation, is waited for.
-            let has = published.status.standing.state() == State::Activating;
-            return !has && it.begun.elapsed_max(now) >= wait;
-        }
+        let Some(length) = self.mode.options.wait else { return false };
         let status = &published.status;
-        match status.standing.state() {
-            State::Starting => status.store.failures > 0,
-            State::Standby => status.holder.is_some() || status.store.failures > 0,
-            State::Activating => false,
-            _ => true,
+        match &status.wait {
+            Some(wait) => matches!(wait, Wait::Over { .. }),
+            // It led, but for too short a time to run the command.
+            None => {
+                let holds = status.standing.state() == State::Activating;
+                !holds && it.begun.elapsed_max(now) >= length
+            }
         }
     }
 
@@ -349,6 +385,18 @@ impl Supervisor {
         // A limit that has passed has been acted on already; what follows is an event.
         left.filter(|it| !it.is_zero()).unwrap_or(LONGEST_SLEEP).min(LONGEST_SLEEP)
     }
+}
+
+/// Names the holder of the lease.
+fn holder(status: &Status) -> &str {
+    status.holder.as_ref().map_or("another instance", |it| &it.candidate.identity)
+}
+
+/// Formats a time to a tenth of a second.
+fn round(time: Duration) -> String {
+    duration::format(Duration::from_millis(
+        u64::try_from(time.as_millis()).unwrap_or(u64::MAX) / 100 * 100,
+    ))
 }
 
 /// Handles a signal that asks for the end: the first resigns, the second exits at once.

@@ -77,5 +77,6 @@ pub(super) fn published(standing: Standing) -> Published {
         released_term: None,
         contact_due: None,
         lease: LeaseView::default(),
+        wait: None,
     })
 }

@@ -303,6 +303,7 @@ mod tests {
             contact_due: None,
             lease: LeaseView::default(),
             store,
+            wait: None,
         };
         Published { index: sequence, sequence, ..Published::first(status) }
     }

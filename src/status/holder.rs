@@ -161,6 +161,7 @@ mod tests {
             contact_due: None,
             lease: LeaseView { renewals, read_within: s(10), ..LeaseView::default() },
             store,
+            wait: None,
         }
     }
 

@@ -65,6 +65,7 @@ impl Running {
             drain_timeout: Duration::ZERO,
             health: None,
             has_workload: false,
+            wait: None,
             observe: false,
             priority: Config::DEFAULT_PRIORITY,
         };

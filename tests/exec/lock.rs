@@ -126,22 +126,24 @@ fn a_lease_that_another_instance_holds_can_be_a_success_and_an_unreachable_store
     assert_eq!(alone, 2, "without --wait it has no meaning");
 }
 
+/// Starts a candidate for a lease of Kubernetes, whose time observers count.
+fn of_lease(server: &KubeServer, name: &str, more: &[&str], command: &[&str]) -> Process {
+    let lock = ["--store", "kubernetes:team/orders", "--once", "--listen", "127.0.0.1:0"];
+    let arguments = server.arguments();
+    let arguments = arguments.iter().map(String::as_str);
+    let flags: Vec<&str> =
+        arguments.chain(lock).chain(QUICK.iter().copied()).chain(more.iter().copied()).collect();
+    Process::exec(name, &flags, command).listening()
+}
+
 #[test]
 fn a_store_that_fails_during_the_wait_is_no_success() {
     let server = KubeServer::start();
-    let start = |name: &str, more: &[&str], command: &[&str]| {
-        let lock = ["--store", "kubernetes:team/orders", "--once", "--listen", "127.0.0.1:0"];
-        let server = server.arguments();
-        let server = server.iter().map(String::as_str);
-        let flags: Vec<&str> =
-            server.chain(lock).chain(QUICK.iter().copied()).chain(more.iter().copied()).collect();
-        Process::exec(name, &flags, command).listening()
-    };
-    let holder = start("holder", &[], &["sleep", "600"]);
+    let holder = of_lease(&server, "holder", &[], &["sleep", "600"]);
     until(BOUND, "the lock is held", || holder.is_leader().then_some(()));
     for (stops, code) in [(false, 0), (true, 75)] {
         let bounded = ["--wait", "4s", "--conflict-exit-code", "0"];
-        let mut waiter = start("waiter", &bounded, &["true"]);
+        let mut waiter = of_lease(&server, "waiter", &bounded, &["true"]);
         until(BOUND, "it waits for the holder", || {
             (waiter.status()?["holder"]["identity"] == "holder").then_some(())
         });
@@ -150,6 +152,37 @@ fn a_store_that_fails_during_the_wait_is_no_success() {
         }
         assert_eq!(waiter.wait(BOUND).code(), Some(code), "{}", waiter.log());
     }
+}
+
+#[test]
+fn a_live_holder_is_told_by_its_renewal_and_one_that_is_gone_is_waited_out_once() {
+    let (server, place) = (KubeServer::start(), Place::new());
+    let (go, ran) = (place.path().join("go"), place.path().join("ran"));
+    let mut holder = of_lease(&server, "holder", &[], &["sleep", "600"]);
+    until(BOUND, "the lock is held", || holder.is_leader().then_some(()));
+    let mut waiter = of_lease(&server, "waiter", &["--wait", "0s"], &["true"]);
+    assert_eq!(waiter.wait(BOUND).code(), Some(75), "{}", waiter.log());
+    let words = "no lease within --wait 0s: holder holds the lease and renewed it ";
+    assert!(waiter.log().contains(words), "{}", waiter.log());
+    holder.kill();
+    let job = format!(
+        "until [ -e {go} ]; do sleep 0.05; done; echo ran >>{ran}",
+        go = go.display(),
+        ran = ran.display()
+    );
+    let mut hosts: Vec<_> = ["a", "b", "c"]
+        .map(|name| of_lease(&server, name, &["--wait", "0s"], &["sh", "-c", &job]))
+        .into();
+    for host in &hosts {
+        until(BOUND, "it waits for the claim", || {
+            host.log().contains("has not renewed the lease for").then_some(())
+        });
+    }
+    std::fs::write(go, "").unwrap();
+    let mut codes: Vec<_> = hosts.iter_mut().map(|it| it.wait(BOUND).code()).collect();
+    codes.sort();
+    assert_eq!(codes, [Some(0), Some(75), Some(75)]);
+    assert_eq!(std::fs::read_to_string(ran).unwrap(), "ran\n");
 }
 
 #[test]

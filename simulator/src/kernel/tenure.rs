@@ -68,6 +68,7 @@ fn config(rules: tenure::lease::Rules) -> Config {
         drain_timeout: ms(2_000),
         health: None,
         has_workload: true,
+        wait: None,
         observe: false,
         priority: Config::DEFAULT_PRIORITY,
     }

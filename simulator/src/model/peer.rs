@@ -87,6 +87,7 @@ fn config(number: u8) -> Config {
         drain_timeout: Duration::ZERO,
         health: None,
         has_workload: false,
+        wait: None,
         observe: false,
         priority: Config::DEFAULT_PRIORITY,
     }

@@ -9,11 +9,11 @@ use tokio::sync::Notify;
 use super::*;
 use crate::config::Withheld;
 use crate::driver::{Inbox, Message};
-use crate::election::{Belief, Holder, Input, LeaseView, Status, StoreHealth};
+use crate::election::{Belief, Input, LeaseView, Status, StoreHealth};
 use crate::exec::kernel::Linux;
 use crate::exec::watchdog_client::Link;
 use crate::exec::wire::{RECORD, WatchdogCommand};
-use crate::lease::Candidate;
+use crate::lease::Version;
 use crate::status::About;
 use crate::timer;
 
@@ -42,6 +42,7 @@ fn status(standing: Standing) -> Status {
         contact_due: None,
         lease: LeaseView::default(),
         store: StoreHealth::default(),
+        wait: None,
     }
 }
 
@@ -190,67 +191,33 @@ async fn a_command_starts_with_time_to_stop_it_and_not_after_a_signal() {
 }
 
 #[test]
-fn a_wait_is_over_at_its_end_unless_a_lease_is_held_by_then() {
+fn the_election_says_when_the_wait_is_over_unless_it_led_too_shortly_for_the_command() {
     let (supervisor, state) = (waiting(s(10)), RunState::new(at(100)));
-    for (standing, seconds, over) in [
-        (Standing::Standby, 109, false),
-        (Standing::Standby, 110, true),
-        (Standing::Starting, 110, true),
-        (Standing::Activating, 110, false),
+    let claim = Wait::Claim(Version("c".into()));
+    let over = Wait::Over { conflict: false };
+    for (standing, wait, seconds, expected) in [
+        (Standing::Standby, Some(Wait::Bounded(at(100), s(10))), 111, false),
+        (Standing::Standby, Some(claim), 111, false),
+        (Standing::Standby, Some(over.clone()), 110, true),
+        (Standing::Starting, Some(over), 110, true),
+        (Standing::Standby, None, 109, false),
+        (Standing::Standby, None, 110, true),
+        (Standing::Activating, None, 110, false),
     ] {
-        let published = published(standing.clone(), 0);
+        let mut published = published(standing.clone(), 0);
+        published.status.wait = wait.clone();
         let has_waited = supervisor.has_waited(&state, &published, at(seconds));
-        assert_eq!(has_waited, over, "{standing:?}, {seconds} s");
+        assert_eq!(has_waited, expected, "{standing:?}, {wait:?}, {seconds} s");
     }
-    let standby = published(Standing::Standby, 0);
-    assert!(supervisor.has_waited(&state, &standby, Moment { raw: s(105), ..at(110) }));
-    assert!(!with(ExecOptions::default()).0.has_waited(
-        &state,
-        &published(Standing::Standby, 9),
-        at(9_999)
-    ));
-}
-
-#[test]
-fn a_wait_of_zero_is_over_once_it_is_known_that_the_lease_is_not_to_be_had() {
-    let (supervisor, state) = (waiting(Duration::ZERO), RunState::new(at(100)));
-    let holder = Holder {
-        candidate: Arc::new(Candidate {
-            identity: "other".to_owned(),
-            instance: "other".to_owned(),
-            address: None,
-            peer: None,
-        }),
-        term: 1,
-        nonce: None,
-    };
-    for (standing, failures, is_held, over) in [
-        (Standing::Starting, 0, false, false),
-        (Standing::Starting, 1, false, true),
-        (Standing::Standby, 0, false, false),
-        (Standing::Standby, 1, false, true),
-        (Standing::Standby, 0, true, true),
-        (Standing::Activating, 1, false, false),
-        (Standing::Paused, 0, false, true),
-    ] {
-        let mut published = published(standing.clone(), failures);
-        published.status.holder = is_held.then(|| holder.clone());
-        let has_waited = supervisor.has_waited(&state, &published, at(100));
-        assert_eq!(has_waited, over, "{standing:?}, {failures} failures, held: {is_held}");
-    }
+    let standby = published(Standing::Standby, 9);
+    assert!(!with(ExecOptions::default()).0.has_waited(&state, &standby, at(9_999)));
     // The code for a conflict is for a lease that another holds, as a store that answers says.
     let mut supervisor = supervisor;
     supervisor.mode.conflict_exit_code = Some(9);
-    for (standing, failures, is_held, code) in [
-        (Standing::Standby, 0, true, 9),
-        (Standing::Standby, 0, false, NO_LEASE),
-        (Standing::Standby, 1, true, NO_LEASE),
-        (Standing::Paused, 0, true, NO_LEASE),
-    ] {
-        let mut published = published(standing.clone(), failures);
-        published.status.holder = is_held.then(|| holder.clone());
-        let given = supervisor.no_lease_code(&published);
-        assert_eq!(given, code, "{standing:?}, {failures} failures, held: {is_held}");
+    for (conflict, code) in [(true, 9), (false, NO_LEASE)] {
+        let mut status = status(Standing::Standby);
+        status.wait = Some(Wait::Over { conflict });
+        assert_eq!(supervisor.no_lease_code(&status), code, "{conflict}");
     }
 }
 
@@ -342,7 +309,8 @@ async fn a_run_without_a_lease_ends_unless_a_command_ran_or_a_signal_asked_for_t
         (Standing::Standby, 0, Some(15), None),
         (Standing::Stopped, 1, None, Some(0)),
     ] {
-        let published = published(standing.clone(), 1);
+        let mut published = published(standing.clone(), 1);
+        published.status.wait = Some(Wait::Over { conflict: false });
         let mut state = RunState { starts, asked, ..RunState::new(at(100)) };
         let options = ExecOptions { wait: Some(Duration::ZERO), ..ExecOptions::default() };
         let (ended, inputs) =

@@ -181,6 +181,7 @@ mod tests {
             contact_due: None,
             lease: LeaseView::default(),
             store,
+            wait: None,
         }
     }
 

@@ -83,6 +83,7 @@ pub fn status(standing: Standing) -> Status {
         contact_due: None,
         lease,
         store,
+        wait: None,
     }
 }
 
