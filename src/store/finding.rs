@@ -1,6 +1,7 @@
 //! The report of `tenure doctor` on a store or a route.
 
 use std::borrow::Cow;
+use std::fmt;
 use std::time::Duration;
 
 use time::OffsetDateTime;
@@ -78,6 +79,9 @@ pub(super) fn of_timings(
     (verdict, detail, (verdict != Verdict::Passed).then(remedy))
 }
 
+/// The subject of what is wrong with this host's own files and settings, before any of a store's.
+const LOCAL: &str = "this host";
+
 /// The findings of a store so far.
 pub(super) struct Findings {
     /// All subjects, in order; those not reached are reported as skipped.
@@ -122,6 +126,13 @@ impl Findings {
         self.add(subject, Verdict::Failed, detail, Some(remedy));
     }
 
+    /// Adds that a file or a setting of this host is wrong, so that no request was sent.
+    pub(super) fn local(&mut self, why: impl Into<String>) {
+        if !self.found.iter().any(|it| it.subject == LOCAL) {
+            self.failed(LOCAL, why, "correct the file or the setting: no request was sent");
+        }
+    }
+
     /// Adds a finding that works, but may fail later.
     pub(super) fn warning(
         &mut self,
@@ -141,8 +152,17 @@ impl Findings {
         self.add(subject, verdict, detail, remedy.as_deref());
     }
 
+    /// Adds a check that could not be made, since a request for it failed.
+    pub(super) fn skipped(&mut self, subject: &'static str, why: impl fmt::Display) {
+        self.add(
+            subject,
+            Verdict::Skipped,
+            format!("not tried, since a request failed: {why}"),
+            None,
+        );
+    }
+
     /// Returns whether there is a finding on a subject.
-    #[cfg(any(feature = "gcs", feature = "mongodb", feature = "s3"))]
     pub(super) fn has(&self, subject: &str) -> bool {
         self.found.iter().any(|it| it.subject == subject)
     }
@@ -155,7 +175,7 @@ impl Findings {
                 findings.push(Finding {
                     subject: (*subject).into(),
                     verdict: Verdict::Skipped,
-                    detail: "skipped because of an earlier error".to_owned(),
+                    detail: "not tried, because of an earlier error".to_owned(),
                     remedy: None,
                 });
             }

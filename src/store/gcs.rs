@@ -141,8 +141,7 @@ impl Bucket {
         let mut url: Url = self.settings.server.clone();
         url.set_path(path);
         url.set_query(Some(&query::query(query)));
-        let client = self.client.current().await;
-        let client = client.map_err(|why| RegisterError::Invalid(why.to_owned()))?;
+        let client = self.client.current().await.map_err(RegisterError::no_client)?;
         let mut request = client.request(method.clone(), url);
         if let Some(token) = &self.token {
             let token = token.current().await;

@@ -152,18 +152,18 @@ impl Bucket {
         body: Vec<u8>,
     ) -> Result<Answer, RegisterError> {
         let keys = self.keys.current().await;
-        let keys = keys.map_err(|error| RegisterError::Credential(error.to_string()))?;
-        let client = self.client.current().await;
-        let client = client.map_err(|why| RegisterError::Invalid(why.to_owned()))?;
+        let keys = keys.map_err(|error| match &self.settings.credential {
+            AwsCredential::Keys { .. } | AwsCredential::Profile { .. } => {
+                RegisterError::no_credential(error.to_string())
+            }
+            _ => RegisterError::Credential(error.to_string()),
+        })?;
+        let client = self.client.current().await.map_err(RegisterError::no_client)?;
         let url = self.url(place, query);
         let scope = Scope { region: &self.settings.region, service: "s3" };
         let now = clock::now().date();
         signature::sign(&method, &url, &mut headers, &body, &keys, &scope, now).ok_or_else(
-            || {
-                RegisterError::Credential(
-                    "the keys have characters that no header may have".to_owned(),
-                )
-            },
+            || RegisterError::no_credential("the keys have characters that no header may have"),
         )?;
         let request = client.request(method, url).headers(headers).body(body);
         let answer = client.send(request).await.map_err(|error| self.broken(&error))?;

@@ -3,6 +3,7 @@
 use time::OffsetDateTime;
 
 use super::finding::{Findings, apart};
+use super::register::RegisterError;
 use crate::clock::Moment;
 
 /// The clock of a server.
@@ -18,6 +19,43 @@ pub(super) struct ServerClock {
 }
 
 impl Findings {
+    /// Reports which of the servers of a store have answered, each with its name or with why not, in the
+    /// order of the URL. `how` is how they are reached, such as `with TLS`, and `runs` the program that should
+    /// run there. Returns whether one answered what it was asked.
+    #[allow(dead_code, reason = "for stores whose URL names several servers")]
+    pub(super) fn servers(
+        &mut self,
+        subject: &'static str,
+        how: &str,
+        runs: &str,
+        outcomes: &[Result<String, RegisterError>],
+    ) -> bool {
+        if let Some(Err(error)) =
+            outcomes.iter().find(|it| matches!(it, Err(RegisterError::Local(_))))
+        {
+            self.local(error.to_string());
+            return false;
+        }
+        let names: Vec<_> = outcomes.iter().flatten().map(String::as_str).collect();
+        let refused = outcomes.iter().any(|it| it.as_ref().is_err_and(RegisterError::is_answer));
+        let silent: Vec<_> = outcomes.iter().filter_map(|it| it.as_ref().err()).collect();
+        let silent: Vec<_> =
+            silent.into_iter().filter(|it| !it.is_answer()).map(ToString::to_string).collect();
+        let answered = match names.as_slice() {
+            [] => format!("answered, {how}"),
+            names => format!("answered, {how}: {}", names.join(", ")),
+        };
+        let remedy = format!("check --store, firewalls, and whether {runs} runs there");
+        match (names.is_empty() && !refused, silent.is_empty()) {
+            (true, _) => self.failed(subject, silent.join("; "), &remedy),
+            (false, true) => self.passed(subject, answered),
+            (false, false) => {
+                self.warning(subject, format!("{answered}; but {}", silent.join("; ")), &remedy);
+            }
+        }
+        !names.is_empty()
+    }
+
     /// Compares the date of a server, taken between request and answer, with this host's clock.
     pub(super) fn skew(
         &mut self,
@@ -62,6 +100,63 @@ impl Findings {
 mod tests {
     use super::*;
     use crate::store::Verdict;
+    use crate::store::network::NetworkError;
+
+    #[test]
+    fn a_server_has_answered_only_where_one_did() {
+        let ok = || Ok("a:1 (primary)".to_owned());
+        let refused = || Err(RegisterError::Credential("no such user".to_owned()));
+        let silent = || Err(NetworkError::Disconnected("cannot connect to b:1".to_owned()).into());
+        let local = || Err(RegisterError::no_credential("failed to read /secret: not found"));
+        for (outcomes, subject, verdict, words, goes_on) in [
+            (
+                vec![ok(), ok()],
+                "servers",
+                Verdict::Passed,
+                "answered, with TLS: a:1 (primary), a:1",
+                true,
+            ),
+            (
+                vec![ok(), silent()],
+                "servers",
+                Verdict::Warning,
+                "a:1 (primary); but cannot connect",
+                true,
+            ),
+            (
+                vec![silent(), silent()],
+                "servers",
+                Verdict::Failed,
+                "cannot connect to b:1; cannot",
+                false,
+            ),
+            (vec![refused()], "servers", Verdict::Passed, "answered, with TLS", false),
+            (
+                vec![silent(), refused()],
+                "servers",
+                Verdict::Warning,
+                "TLS; but cannot connect",
+                false,
+            ),
+            (vec![local(), local()], "this host", Verdict::Failed, "failed to read /secret", false),
+            (
+                vec![silent(), local()],
+                "this host",
+                Verdict::Failed,
+                "failed to read /secret",
+                false,
+            ),
+        ] {
+            let mut findings = Findings::new(&["servers"]);
+            assert_eq!(findings.servers("servers", "with TLS", "etcd", &outcomes), goes_on);
+            let found = findings.finish();
+            assert_eq!((&*found[0].subject, found[0].verdict), (subject, verdict), "{found:?}");
+            assert!(found[0].detail.contains(words), "{found:?}");
+            let remedy = found[0].remedy.as_deref().unwrap_or_default();
+            assert_eq!(remedy.contains("firewalls"), words.contains("cannot connect"), "{found:?}");
+            assert!(found[1..].iter().all(|it| it.verdict == Verdict::Skipped), "{found:?}");
+        }
+    }
 
     #[test]
     fn a_first_term_is_proposed_only_while_nobody_holds_the_lease() {

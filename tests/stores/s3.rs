@@ -182,14 +182,20 @@ async fn keys_come_from_a_profile_a_role_of_a_pod_a_task_or_a_machine() {
 async fn a_role_that_cannot_be_had_is_explained() {
     let server = shared().await;
     let nothing = platform(&[]);
-    for (credential, words) in [
-        (AwsCredential::Machine { endpoint: nothing.clone() }, "no other credential was found"),
+    for (credential, subject, words) in [
+        (
+            AwsCredential::Machine { endpoint: nothing.clone() },
+            "credential",
+            "no other credential was found",
+        ),
         (
             AwsCredential::Container { url: nothing.join("v1").unwrap(), token: None },
+            "credential",
             "check that the task or the service account of the pod has a role",
         ),
         (
             AwsCredential::Profile { name: "x".to_owned(), files: ["/none".into(), "/nor".into()] },
+            "this host",
             "failed to read /none",
         ),
     ] {
@@ -197,7 +203,11 @@ async fn a_role_that_cannot_be_had_is_explained() {
         let (cause, message) = failure(soon(store.read()).await);
         assert!(cause == Cause::Auth && message.contains(words), "{message}");
         let found = store.examine().await;
-        assert_eq!(finding(&found, "credential").verdict, Verdict::Failed, "{found:?}");
+        assert_eq!(finding(&found, subject).verdict, Verdict::Failed, "{found:?}");
+        let server = finding(&found, "server");
+        assert_eq!(server.verdict, Verdict::Skipped, "the server was not asked: {found:?}");
+        let remedy = finding(&found, subject).remedy.as_deref().unwrap_or_default();
+        assert!(remedy.contains("correct") && !remedy.contains("firewall"), "{remedy}");
     }
 }
 

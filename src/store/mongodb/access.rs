@@ -140,8 +140,8 @@ impl Access {
             return Ok(if has_certificate { Login::Certificate } else { Login::Nobody });
         };
         Ok(Login::Password {
-            user: user.read(patience).await.map_err(RegisterError::Credential)?,
-            password: password.read(patience).await.map_err(RegisterError::Credential)?,
+            user: user.read(patience).await.map_err(RegisterError::no_credential)?,
+            password: password.read(patience).await.map_err(RegisterError::no_credential)?,
         })
     }
 }

@@ -70,7 +70,11 @@ async fn servers(examination: &mut Examination<'_, Collection>) -> Vec<Connectio
                 connections.push(connection);
             }
             // That is common to all of them.
-            Err(error @ (RegisterError::Credential(_) | RegisterError::Denied(_))) => {
+            Err(
+                error @ (RegisterError::Local(_)
+                | RegisterError::Credential(_)
+                | RegisterError::Denied(_)),
+            ) => {
                 examination.fault(&error);
                 return Vec::new();
             }

@@ -14,6 +14,7 @@ pub(super) fn is_of_one_server(error: &RegisterError) -> bool {
         | RegisterError::Throttled(_)
         | RegisterError::Invalid(_) => true,
         RegisterError::Missing(_)
+        | RegisterError::Local(_)
         | RegisterError::Condition(_)
         | RegisterError::Concurrent(_)
         | RegisterError::Credential(_)

@@ -7,6 +7,7 @@ use time::OffsetDateTime;
 
 use super::{Body, Register, RegisterError, Slot, Trials, foreign, proof};
 use crate::clock::{self, Moment};
+use crate::lease::Cause;
 use crate::store::Finding;
 use crate::store::finding::{Findings, TIMED, of_timings};
 use crate::store::server_finding::ServerClock;
@@ -128,11 +129,16 @@ impl<'a, R: Register> Examination<'a, R> {
     pub(in crate::store) fn fault(&mut self, error: &RegisterError) {
         let detail = error.to_string();
         match error {
+            RegisterError::Local(_) => self.findings.local(detail),
             RegisterError::Credential(_) => {
-                if self.register.credential().is_some() {
-                    self.reached(false);
-                }
-                let remedy = "set a credential that the server accepts";
+                // Without one, nothing was sent to this server.
+                let remedy = match self.register.credential() {
+                    Some(_) => {
+                        self.reached(false);
+                        "set a credential that the server accepts"
+                    }
+                    None => "correct what it names: the server was not asked",
+                };
                 self.findings.failed(CREDENTIAL, detail, remedy);
             }
             RegisterError::Denied(_) => {
@@ -148,7 +154,10 @@ impl<'a, R: Register> Examination<'a, R> {
                     "correct the settings that it names",
                 );
             }
-            _ => {
+            RegisterError::Concurrent(_)
+            | RegisterError::Throttled(_)
+            | RegisterError::Unavailable(_)
+            | RegisterError::Network(_) => {
                 let remedy = format!("check {}, firewalls, and the server", self.words.settings);
                 self.findings.failed(SERVER, detail, &remedy);
             }
@@ -162,7 +171,7 @@ impl<'a, R: Register> Examination<'a, R> {
         if proof.is_ok() && is_raced {
             proof = proof::in_a_race(self.register).await;
         }
-        match proof {
+        let error = match proof {
             Ok(()) => {
                 let place = self.register.place(Slot::Trial);
                 let race = if is_raced { "; of writes at the same time it did one" } else { "" };
@@ -170,16 +179,18 @@ impl<'a, R: Register> Examination<'a, R> {
                     "honoured: the server neither created {place} again, nor wrote it on the condition of a \
                      state that was over{race}"
                 );
-                self.findings.passed(CONDITIONS, seen);
+                return self.findings.passed(CONDITIONS, seen);
             }
-            Err(error) => {
-                let remedy = format!(
-                    "give {}, or use a server that honours conditions, without a proxy that removes them",
-                    self.words.right
-                );
-                self.findings.failed(CONDITIONS, error.to_string(), &remedy);
+            Err(error) => error,
+        };
+        let remedy = match error.failure().cause {
+            Cause::Settings => {
+                "use a server that honours conditions, without a proxy that removes them".to_owned()
             }
-        }
+            Cause::Auth => format!("give {}", self.words.right),
+            _ => "nothing is known of the conditions: run `tenure doctor` again".to_owned(),
+        };
+        self.findings.failed(CONDITIONS, error.to_string(), &remedy);
     }
 
     /// Compares the server's date, taken at some time between request and answer, with this host's clock.
@@ -197,8 +208,9 @@ impl<'a, R: Register> Examination<'a, R> {
         let mut slowest = Duration::ZERO;
         for _ in 0..TIMED {
             let sent = clock::now();
-            // One that fails takes its time too.
-            let _ = self.register.get(Slot::Lease).await;
+            if let Err(error) = self.register.get(Slot::Lease).await {
+                return self.findings.skipped(TIMINGS, error);
+            }
             slowest = slowest.max(sent.elapsed_max(clock::now()));
         }
         let check = "check the way to the server";
@@ -214,6 +226,6 @@ impl<'a, R: Register> Examination<'a, R> {
 /// Returns a report of a client that cannot be made.
 pub(in crate::store) fn unusable(words: Words, error: &anyhow::Error) -> Vec<Finding> {
     let mut findings = Findings::new(words.subjects);
-    findings.failed(SERVER, format!("{error:#}"), "check --store-ca-file");
+    findings.local(format!("{error:#}"));
     findings.finish()
 }

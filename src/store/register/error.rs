@@ -16,6 +16,9 @@ pub enum RegisterError {
     /// Another request for the value was being served at the same time; it may still be done.
     #[error("{0}")]
     Concurrent(String),
+    /// Nothing was sent: a file or a setting of this host is wrong.
+    #[error("{0}")]
+    Local(Failure),
     /// There is no credential, or the server refuses it.
     #[error("{0}")]
     Credential(String),
@@ -36,12 +39,31 @@ pub enum RegisterError {
     Network(#[from] NetworkError),
 }
 
+impl RegisterError {
+    /// Returns the error of a credential of this host that cannot be had, such as a file that cannot be read.
+    pub fn no_credential(why: impl Into<String>) -> Self {
+        Self::Local(Failure::new(Cause::Auth, why.into()))
+    }
+
+    /// Returns the error of a client that cannot be made of the settings and the files of TLS.
+    pub fn no_client(why: impl Into<String>) -> Self {
+        Self::Local(Failure::new(Cause::Settings, why.into()))
+    }
+
+    /// Returns whether a server has answered, if only to refuse.
+    #[must_use]
+    pub fn is_answer(&self) -> bool {
+        !matches!(self, Self::Network(_) | Self::Local(_))
+    }
+}
+
 /// Converts an error, where nothing more is known: its outcome is never definite (R4).
 impl From<RegisterError> for StoreError {
     fn from(error: RegisterError) -> Self {
         let message = error.to_string();
         let cause = match error {
             RegisterError::Network(error) => return error.into(),
+            RegisterError::Local(failure) => return Self::Unknown(failure),
             RegisterError::Concurrent(_) => {
                 return Self::RetryNow(Failure::new(Cause::Lease, message));
             }

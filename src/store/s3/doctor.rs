@@ -39,9 +39,14 @@ async fn versioning(examination: &mut Examination<'_, Bucket>) {
         HeaderMap::new(),
         Vec::new(),
     );
-    let Ok(answer) = asked.await else {
-        let detail = "the credential may not ask for it, or the server has none, which is no fault";
-        return examination.findings.passed(VERSIONING, detail);
+    let answer = match asked.await {
+        Ok(answer) => answer,
+        Err(error) if error.is_answer() => {
+            let detail =
+                "the credential may not ask for it, or the server has none, which is no fault";
+            return examination.findings.passed(VERSIONING, detail);
+        }
+        Err(error) => return examination.findings.skipped(VERSIONING, error),
     };
     let elements = Elements::read(&answer.body).unwrap_or_default();
     if elements.text("Status") == Some("Enabled") {

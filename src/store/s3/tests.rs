@@ -208,9 +208,10 @@ async fn keys_that_cannot_be_had_are_explained_once() {
     let files = ["credentials", "config"].map(|it| directory.path().join(it));
     settings.credential = AwsCredential::Profile { name: "ops".to_owned(), files };
     let bucket = Bucket::open(&settings, Duration::from_secs(30)).unwrap();
-    let Err(RegisterError::Credential(why)) = bucket.get(Slot::Lease).await else {
+    let Err(RegisterError::Local(failure)) = bucket.get(Slot::Lease).await else {
         panic!("there are no keys");
     };
+    let why = failure.message;
     assert_eq!(why.matches("the profile ops has no").count(), 1, "{why}");
     assert!(server.asked().is_empty());
 }
