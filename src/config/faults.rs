@@ -145,14 +145,31 @@ fn quote(value: &str) -> String {
     }
 }
 
-/// Redacts user, password and query of a URL, which may be secrets.
+/// What stands before a secret in a connection string, in lower case.
+const BEFORE_SECRETS: [&str; 6] = ["key=", "password=", "pass=", "pwd=", "signature=", "token="];
+
+/// Redacts user, password and query of a URL, which may be secrets, and those of a connection string.
 #[must_use]
 pub(super) fn without_secrets(url: &str) -> String {
+    // Characters of ASCII alone change, so that no place moves.
+    let lower = url.to_ascii_lowercase();
+    let first = BEFORE_SECRETS.iter().filter_map(|it| lower.find(it).map(|at| at + it.len())).min();
+    if let Some(at) = first.filter(|at| !url[..*at].contains(['?', '#', '@'])) {
+        return format!("{}…", without_secrets_of_url(&url[..at]));
+    }
+    without_secrets_of_url(url)
+}
+
+fn without_secrets_of_url(url: &str) -> String {
     let (head, query) = match url.find(['?', '#']) {
         Some(at) => (&url[..at], "?…"),
         None => (url, ""),
     };
     let start = head.find("://").map_or(0, |at| at + 3);
+    // A password may contain the character that begins a query.
+    if url[head.len()..].contains('@') && !head.contains('@') && head[start..].contains(':') {
+        return format!("{}…", &head[..start]);
+    }
     let end = head[start..].find('/').map_or(head.len(), |at| start + at);
     // The last @ in the text, not in the authority: a password may contain a slash.
     let shown = match head.rfind('@') {
@@ -193,6 +210,11 @@ mod tests {
             ("postgres://me:sec/ret@host/db", "postgres://…@host/db"),
             ("file:///dir", "file:///dir"),
             ("me:secret@host", "…@host"),
+            ("redis://me:sec?ret@host/0", "redis://…"),
+            ("redis://me:sec#ret@host/0", "redis://…"),
+            ("host=a port=1 password=secret dbname=x", "host=a port=1 password=…"),
+            ("AccountName=a;AccountKey=secret", "AccountName=a;AccountKey=…"),
+            ("h:6379,password=secret", "h:6379,password=…"),
         ] {
             assert_eq!(without_secrets(url), shown);
         }

@@ -82,8 +82,10 @@ impl Reader<'_> {
             Ok(it) => Some(Some(it)),
             Err(problem) => {
                 // A misplaced secret must not reach a log through a message.
-                let shown =
-                    if value.contains(':') { without_secrets(value) } else { value.to_owned() };
+                let shown = match value.contains([':', '=']) {
+                    true => without_secrets(value),
+                    false => value.to_owned(),
+                };
                 self.fault(name, Some(&shown), raw.source, problem);
                 None
             }

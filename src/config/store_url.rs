@@ -14,6 +14,7 @@ mod consul;
 mod etcd;
 mod mongodb;
 mod optional;
+mod pasted;
 mod postgres;
 mod redis;
 mod zookeeper;
@@ -171,6 +172,12 @@ const KINDS: &str = "file:///DIRECTORY, azure://ACCOUNT/CONTAINER, kubernetes:[N
                      mongodb://HOST:PORT/DATABASE, \
                      zookeeper://HOST:PORT/PATH or memory:";
 
+/// The problem of a text without a scheme.
+const NO_URL: &str = "is not a URL";
+
+/// The problem of a scheme that is of no store.
+const UNKNOWN: &str = "names an unknown kind of store";
+
 /// Parses a store URL.
 ///
 /// # Errors
@@ -181,63 +188,31 @@ pub(super) fn parse(text: &str) -> Result<StoreUrl, Problem> {
 
 /// Parses a store URL in a build that has these stores.
 fn parse_in(is_built: impl Fn(&Optional) -> bool, text: &str) -> Result<StoreUrl, Problem> {
+    let parse = |text: &str| attempt(&is_built, text);
+    parse(text).map_err(|problem| pasted::explained(text, problem, &parse))
+}
+
+/// Parses a store URL, or says what is wrong with it.
+fn attempt(is_built: &impl Fn(&Optional) -> bool, text: &str) -> Result<StoreUrl, Problem> {
     let Some((scheme, rest)) = text.split_once(':') else {
         let remedy = if text.starts_with('/') {
             format!("write file://{text}")
         } else {
             format!("write {KINDS}")
         };
-        return Err(Problem::new("is not a URL", remedy));
+        return Err(Problem::new(NO_URL, remedy));
     };
     match scheme {
         "file" => file(text, rest),
         "azure" => azure(rest),
         "kubernetes" => kubernetes(rest),
-        "mongodb+srv" => Err(Problem::new(
-            "is a name for the servers of MongoDB, which is not resolved",
-            "name the servers themselves: mongodb://HOST,HOST/DATABASE",
-        )),
         "memory" if rest.is_empty() => Ok(StoreUrl::Memory),
         "memory" => Err(Problem::new("has text after memory:", "write memory: alone")),
         _ => match OPTIONAL.iter().find(|it| it.scheme == scheme) {
             Some(store) if is_built(store) => (store.parse)(rest),
             Some(store) => Err(store.absent()),
-            None => Err(unsupported(scheme, rest)),
+            None => Err(Problem::new(UNKNOWN, format!("write {KINDS}"))),
         },
-    }
-}
-
-fn unsupported(scheme: &str, rest: &str) -> Problem {
-    let host = rest.trim_start_matches('/').split(['/', '?']).next().unwrap_or_default();
-    if let Some(account) = host.split_once(".blob.").map(|(account, _)| account)
-        && is_account(account)
-    {
-        return Problem::new(
-            "is the URL of a storage account in Azure",
-            format!("write azure://{account}/CONTAINER"),
-        );
-    }
-    let problem = "names an unknown kind of store";
-    let scheme = scheme.to_ascii_lowercase();
-    let near = |it: &&str| strsim::damerau_levenshtein(&scheme, it) <= 2;
-    let kind = match scheme.as_str() {
-        "k8s" | "kube" => Some("kubernetes"),
-        "pg" | "postgresql" => Some("postgres"),
-        "gcs" => Some("gs"),
-        "mongo" => Some("mongodb"),
-        "valkey" | "rediss" => Some("redis"),
-        "zk" => Some("zookeeper"),
-        _ => ["file", "azure", "kubernetes", "memory"]
-            .into_iter()
-            .chain(OPTIONAL.iter().map(|it| it.scheme))
-            .find(|it| near(it) && it.len() > 2),
-    };
-    // Text with other characters may contain a secret.
-    let is_plain = |it: char| it.is_ascii_alphanumeric() || "-./".contains(it);
-    let rest = if rest.chars().all(is_plain) { rest } else { "" };
-    match kind {
-        Some(kind) => Problem::new(problem, format!("did you mean {kind}:{rest}? Write {KINDS}")),
-        None => Problem::new(problem, format!("write {KINDS}")),
     }
 }
 
@@ -289,12 +264,9 @@ fn azure(rest: &str) -> Result<StoreUrl, Problem> {
         }
         _ => return Err(Problem::new("names no account and container", WRITE)),
     };
-    if account.ends_with(".core.windows.net") {
-        let short = account.split('.').next().unwrap_or_default();
-        return Err(Problem::new(
-            "names the account by its host",
-            format!("write azure://{short}/{container}, and --azure-endpoint for other clouds"),
-        ));
+    if account.contains('.') {
+        let remedy = format!("{WRITE}, and --azure-endpoint for other clouds");
+        return Err(Problem::new("names the account by its host", remedy));
     }
     if !is_account(account) {
         return Err(Problem::new(

@@ -103,7 +103,7 @@ mod tests {
             ("s3://id:hidden@leases/x", "has more than", "AWS_SECRET_ACCESS_KEY_FILE"),
             ("gs://leases/x?key=hidden", "has more than", "GOOGLE_APPLICATION_CREDENTIALS"),
             ("gcs://leases/x", "unknown kind", "did you mean gs:"),
-            ("aws://leases/x", "unknown kind", "write file:///"),
+            ("aws://leases/x", "unknown kind", "did you mean s3://leases/x?"),
         ]);
     }
 

@@ -4,7 +4,7 @@ use super::super::faults::Problem;
 use super::StoreUrl;
 use super::address::{self, Form};
 
-const FORM: Form = Form {
+pub(super) const FORM: Form = Form {
     write: "write etcd://HOST:PORT/PREFIX, with commas between several addresses",
     part: "prefix",
     may_omit_part: false,

@@ -4,7 +4,7 @@ use super::super::faults::Problem;
 use super::StoreUrl;
 use super::address::{self, Form};
 
-const FORM: Form = Form {
+pub(super) const FORM: Form = Form {
     write: "write mongodb://HOST:PORT/DATABASE, with commas between the members of one replica set",
     part: "database",
     may_omit_part: false,
@@ -72,7 +72,7 @@ mod tests {
             ("mongodb://h,h:27017/x", "the address h:27017 twice", "remove one"),
             ("mongodb://u:hidden@h/x", "has more than", "MONGODB_PASSWORD_FILE"),
             ("mongodb://h/x?replicaSet=rs0", "has more than", "--store-ca-file"),
-            ("mongodb+srv://h/x", "a name for the servers", "mongodb://HOST,HOST/DATABASE"),
+            ("mongodb+srv://h/x", "a name for the servers", "mongodb://HOST,HOST2/x"),
             ("mongo://h/x", "unknown kind", "did you mean mongodb:"),
         ]);
     }

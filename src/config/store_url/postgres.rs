@@ -4,7 +4,7 @@ use super::super::faults::Problem;
 use super::StoreUrl;
 use super::address::{self, Form};
 
-const FORM: Form = Form {
+pub(super) const FORM: Form = Form {
     write: "write postgres://HOST:PORT/DATABASE, with commas between the addresses of one server and its standbys",
     part: "database",
     may_omit_part: false,
@@ -56,7 +56,7 @@ mod tests {
             ("postgres://h/", "names no database", "postgres://HOST:PORT/DATABASE"),
             ("postgres://h/a/b", "a database that is not", "another database"),
             ("postgres://h/a b", "a database that is not", "another database"),
-            ("postgres:///x", "an empty address", "postgres://HOST:PORT/DATABASE"),
+            ("postgres:///x", "names a socket, or no host", "postgres://127.0.0.1:5432"),
             ("postgres://h:0/x", "not from 1 to 65535", "5432"),
             ("postgres://h,h:5432/x", "the address h:5432 twice", "remove one"),
             ("postgres://u:hidden@h/x", "has more than", "PGPASSWORD_FILE"),

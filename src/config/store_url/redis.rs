@@ -4,7 +4,7 @@ use super::super::faults::Problem;
 use super::StoreUrl;
 use super::address::{self, Form};
 
-const FORM: Form = Form {
+pub(super) const FORM: Form = Form {
     write: "write redis://HOST:PORT/DATABASE, with commas between the addresses of one server and its replicas",
     part: "database",
     may_omit_part: true,
@@ -62,7 +62,7 @@ mod tests {
             ("redis://h,h:6379", "the address h:6379 twice", "remove one"),
             ("redis://u:hidden@h", "has more than", "REDIS_PASSWORD_FILE"),
             ("redis://h?tls=true", "has more than", "--store-ca-file"),
-            ("rediss://h", "unknown kind", "did you mean redis:"),
+            ("rediss://h", "unknown kind", "did you mean redis://h?"),
             ("valkey://h/1", "unknown kind", "did you mean redis://h/1?"),
         ]);
     }

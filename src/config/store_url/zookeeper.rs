@@ -4,7 +4,7 @@ use super::super::faults::Problem;
 use super::StoreUrl;
 use super::address::{self, Form};
 
-const FORM: Form = Form {
+pub(super) const FORM: Form = Form {
     write: "write zookeeper://HOST:PORT/PATH, with commas between the addresses of one ensemble",
     part: "path",
     may_omit_part: false,
