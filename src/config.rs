@@ -9,6 +9,7 @@
 
 pub mod admin;
 pub mod arguments;
+mod aws_files;
 mod azure;
 pub mod command_line;
 mod consul;
@@ -48,11 +49,14 @@ mod table;
 mod timings;
 mod tls;
 mod values;
+pub mod variables;
 mod warnings;
 mod withheld;
 mod zookeeper;
 
 pub use admin::Admin;
+#[cfg(feature = "s3")]
+pub(crate) use aws_files::{sections as aws_sections, value as aws_value};
 pub use azure::{AzureCredential, AzureSettings};
 pub(crate) use azure::{AzureSecret, SecretForm, shown};
 pub use command_line::CommandLine;

@@ -19,8 +19,14 @@ const FILE: &str = "GOOGLE_APPLICATION_CREDENTIALS";
 /// An emulator, in place of Google's servers. It asks for no credential, and gets one only from a file.
 const EMULATOR: &str = "STORAGE_EMULATOR_HOST";
 
-/// The host of the metadata server, if it is another.
-const METADATA: &str = "GCE_METADATA_HOST";
+/// The host of the metadata server, if it is another, in the order of preference.
+const METADATA: [&str; 2] = ["GCE_METADATA_HOST", "GCE_METADATA_ROOT"];
+
+/// Whether there is none.
+const NO_METADATA: &str = "NO_GCE_CHECK";
+
+/// The directory of gcloud, if it is another than that of the home.
+const GCLOUD: &str = "CLOUDSDK_CONFIG";
 
 /// Google's server.
 const SERVER: &str = "https://storage.googleapis.com/";
@@ -125,18 +131,31 @@ impl Reader<'_> {
     /// Chooses the source of tokens where no variable names a file, in the order of Google's own clients;
     /// `None` after a fault.
     fn google_credential(&mut self) -> Option<GoogleCredential> {
-        let home = self.environment.get("HOME").map(Path::new);
-        let login = home.map(|it| it.join(".config/gcloud/application_default_credentials.json"));
+        let home = self.environment.get("HOME").map(|it| Path::new(it).join(".config/gcloud"));
+        let directory = self.environment.get(GCLOUD).map(PathBuf::from).or(home);
+        let login = directory.map(|it| it.join("application_default_credentials.json"));
         if let Some(path) = login.filter(|it| it.is_file()) {
             return Some(GoogleCredential::File(path));
         }
-        let host = self.environment.get(METADATA).unwrap_or(MACHINE);
+        if self.environment.get(NO_METADATA).is_some_and(|it| it.eq_ignore_ascii_case("true")) {
+            let problem = Problem::new(
+                format!(
+                    "is not set, and there is no other credential: no login of gcloud, and {NO_METADATA} \
+                     excludes that of a machine"
+                ),
+                format!("set {FILE} to the file of a credential"),
+            );
+            self.fault(FILE, None, Source::Default, problem);
+            return None;
+        }
+        let given = METADATA.into_iter().find_map(|it| Some((it, self.environment.get(it)?)));
+        let (name, host) = given.unwrap_or((METADATA[0], MACHINE));
         let Some(endpoint) =
             Url::parse(&format!("http://{host}/")).ok().filter(|it| it.path() == "/")
         else {
             let problem =
                 Problem::new("is not HOST or HOST:PORT", format!("unset it, or write {MACHINE}"));
-            self.fault(METADATA, None, Source::Variable(METADATA.to_owned()), problem);
+            self.fault(name, None, Source::Variable(name.to_owned()), problem);
             return None;
         };
         Some(GoogleCredential::Machine { endpoint })

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::environment::Environment;
-use super::faults::{Fault, Problem, Source, Warning};
+use super::faults::{Fault, Problem, Source};
 use super::reader::Reader;
 use super::secret::{self, SecretSource};
 use super::store_tls::StoreTls;
@@ -18,13 +18,6 @@ const PASSWORD_FILE: &str = "PGPASSFILE";
 
 /// The variable that says how TLS is used.
 const TLS_MODE: &str = "PGSSLMODE";
-
-/// The variables of TLS that Tenure has settings for.
-const TLS_FILES: [(&str, &str); 3] = [
-    ("PGSSLROOTCERT", "--store-ca-file"),
-    ("PGSSLCERT", "--store-cert"),
-    ("PGSSLKEY", "--store-key"),
-];
 
 /// Settings of `postgres:`.
 #[derive(Clone, Debug)]
@@ -124,13 +117,6 @@ impl Reader<'_> {
     /// Returns how TLS is used, which the variables of PostgreSQL's own clients may ask for, but not
     /// weaken.
     fn tls_of_postgres(&mut self, tls: Option<StoreTls>) -> Option<Option<StoreTls>> {
-        for (variable, setting) in TLS_FILES {
-            if self.environment.get(variable).is_some() {
-                let problem = "Tenure does not read it".to_owned();
-                let remedy = format!("set {setting}, or unset it");
-                self.warnings.push(Warning { subject: variable, problem, remedy });
-            }
-        }
         let mode = self.environment.get(TLS_MODE).map(str::to_owned);
         let is_insecure = self
             .raw("store-insecure")

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use url::{Host, Url};
 
+use super::aws_files::SharedFiles;
 use super::endpoint;
-use super::environment::Environment;
 use super::faults::{Fault, Problem, Source};
 use super::reader::Reader;
 use super::secret::{self, SecretSource};
@@ -144,6 +144,8 @@ pub(super) struct S3Given {
     pub(super) endpoint: Option<Option<Url>>,
     pub(super) region: Option<Option<String>>,
     pub(super) path_style: Option<Option<bool>>,
+    /// The files of AWS's clients, if the store is a bucket; `None` after a fault too.
+    files: Option<SharedFiles>,
 }
 
 impl S3Given {
@@ -155,19 +157,56 @@ impl S3Given {
 }
 
 impl Reader<'_> {
-    /// Reads what the table has of a bucket; the variables of AWS's own clients stand in for what is not
-    /// set, if the store is one.
+    /// Reads what the table has of a bucket; the variables and the files of AWS's own clients stand in for what
+    /// is not set, if the store is one.
     pub(super) fn s3_given(&mut self, is_store: bool) -> S3Given {
         let mut endpoint = self.optional("s3-endpoint", server);
         let mut region = self.optional("s3-region", self::region);
-        let path_style = self.optional("s3-path-style", values::switch);
-        if is_store && endpoint == Some(None) {
-            endpoint = self.variable(&ENDPOINTS, server);
+        let mut path_style = self.optional("s3-path-style", values::switch);
+        let mut files = None;
+        if is_store {
+            files = SharedFiles::read(self.environment, &mut self.layers.faults);
         }
-        if is_store && region == Some(None) {
-            region = self.variable(&REGIONS, self::region);
+        if let Some(files) = &files {
+            if endpoint == Some(None) && !files.ignores_endpoints {
+                endpoint = self.variable(&ENDPOINTS, server);
+            }
+            if endpoint == Some(None) {
+                endpoint = self.of_file("endpoint_url", files.endpoint("s3"), server);
+            }
+            if region == Some(None) {
+                region = self.variable(&REGIONS, self::region);
+            }
+            if region == Some(None) {
+                region = self.of_file("region", files.value("region"), self::region);
+            }
+            if path_style == Some(None) {
+                path_style = Some(match files.value("s3.addressing_style") {
+                    Some((style, _)) if style == "path" => Some(true),
+                    Some((style, _)) if style == "virtual" => Some(false),
+                    _ => None,
+                });
+            }
         }
-        S3Given { endpoint, region, path_style }
+        S3Given { endpoint, region, path_style, files }
+    }
+
+    /// Parses what a file of AWS's clients has.
+    fn of_file<T>(
+        &mut self,
+        name: &str,
+        found: Option<(String, &Path)>,
+        parse: impl Fn(&str) -> Result<T, Problem>,
+    ) -> Option<Option<T>> {
+        let Some((text, path)) = found else { return Some(None) };
+        match parse(&text) {
+            Ok(it) => Some(Some(it)),
+            Err(problem) => {
+                // Its text may contain a password.
+                self.fault(name, None, Source::File(path.to_owned()), problem);
+                None
+            }
+        }
     }
 
     /// Returns the settings of a store in a bucket.
@@ -180,13 +219,14 @@ impl Reader<'_> {
         tls: Option<Option<StoreTls>>,
         request_timeout: Option<Duration>,
     ) -> Option<S3Settings> {
+        let files = given.files?;
         let (endpoint, region) = (given.endpoint?, given.region?);
         let region = match (region, &endpoint) {
             (Some(region), _) => Some(region),
             (None, Some(_)) => Some(NO_REGION.to_owned()),
             (None, None) => {
                 let problem = Problem::new(
-                    "is not set, and neither AWS_REGION nor AWS_DEFAULT_REGION is",
+                    "is not set, and neither AWS_REGION nor AWS_DEFAULT_REGION is, nor a region in the profile",
                     "set --s3-region to the region of the bucket, or --s3-endpoint to a server that is \
                      not AWS's",
                 );
@@ -195,7 +235,7 @@ impl Reader<'_> {
             }
         };
         let shown = region.as_deref().unwrap_or(NO_REGION);
-        let credential = self.aws_credential(shown);
+        let credential = self.aws_credential(shown, &files);
         let tls = match (endpoint.as_ref().filter(|it| it.scheme() == "http"), tls?) {
             (Some(_), None) => None,
             (Some(url), Some(_)) => return self.plain(url),
@@ -246,7 +286,7 @@ impl Reader<'_> {
     }
 
     /// Chooses the source of credentials, in the order of AWS's own clients; `None` after a fault.
-    fn aws_credential(&mut self, region: &str) -> Option<AwsCredential> {
+    fn aws_credential(&mut self, region: &str, files: &SharedFiles) -> Option<AwsCredential> {
         let before = self.layers.faults.len();
         let (environment, faults) = (self.environment, &mut self.layers.faults);
         let [id, secret, token] = AWS_CREDENTIALS.map(|it| secret::given(it, environment, faults));
@@ -260,17 +300,24 @@ impl Reader<'_> {
             (Some(_), None) => return half(AWS_CREDENTIALS[1], AWS_CREDENTIALS[0], faults),
             (None, Some(_)) => return half(AWS_CREDENTIALS[0], AWS_CREDENTIALS[1], faults),
         }
-        if let Some(profile) = profile(environment) {
-            return Some(profile);
+        if files.is_named || files.has_credentials() {
+            let (name, files) = (files.profile.clone(), files.paths.clone());
+            return Some(AwsCredential::Profile { name, files });
         }
         if let Some(token_file) = environment.get(TOKEN_FILE) {
             let Some(role) = environment.get(ROLE) else { return half(ROLE, TOKEN_FILE, faults) };
             let session = environment.get(SESSION).unwrap_or("tenure").to_owned();
             let (token_file, role) = (PathBuf::from(token_file), role.to_owned());
-            let endpoint = match self.variable(&[STS_ENDPOINT], local_or_https)? {
-                Some(url) => url,
-                None => Url::parse(&format!("https://sts.{region}.{}/", domain(region))).ok()?,
-            };
+            let names = [STS_ENDPOINT, ENDPOINTS[1]];
+            let mut endpoint = None;
+            if !files.ignores_endpoints {
+                endpoint = self.variable(&names, local_or_https)?;
+            }
+            if endpoint.is_none() {
+                endpoint = self.of_file("endpoint_url", files.endpoint("sts"), local_or_https)?;
+            }
+            let usual = || Url::parse(&format!("https://sts.{region}.{}/", domain(region))).ok();
+            let endpoint = endpoint.or_else(usual)?;
             return Some(AwsCredential::WebIdentity { token_file, role, session, endpoint });
         }
         let relative = environment.get(CONTAINER[0]).map(|it| format!("{ECS}{it}"));
@@ -315,25 +362,6 @@ fn half<T>(missing: &str, given: &str, faults: &mut Vec<Fault>) -> Option<T> {
     );
     faults.push(Fault::new(missing, None, Source::Variable(missing.to_owned()), problem));
     None
-}
-
-/// Returns the profile, if one is named, or the user has a file of credentials.
-fn profile(environment: &Environment) -> Option<AwsCredential> {
-    let named = environment.get("AWS_PROFILE");
-    let home = environment.get("HOME").map(|it| Path::new(it).join(".aws"));
-    let file = |variable, name| {
-        let given = environment.get(variable).map(PathBuf::from);
-        given.or_else(|| home.as_ref().map(|it| it.join(name)))
-    };
-    let credentials = file("AWS_SHARED_CREDENTIALS_FILE", "credentials");
-    let config = file("AWS_CONFIG_FILE", "config");
-    if named.is_none() && !credentials.as_deref().is_some_and(Path::is_file) {
-        return None;
-    }
-    Some(AwsCredential::Profile {
-        name: named.unwrap_or("default").to_owned(),
-        files: [credentials.unwrap_or_default(), config.unwrap_or_default()],
-    })
 }
 
 /// Parses a URL that credentials are fetched from: of https, or of a server that nobody between can

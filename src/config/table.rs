@@ -181,14 +181,14 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         name: "s3-endpoint",
         kind: Kind::Text("URL", "^https?://"),
-        otherwise: "`AWS_ENDPOINT_URL_S3`, else `AWS_ENDPOINT_URL`, else AWS",
+        otherwise: "`AWS_ENDPOINT_URL_S3`, else `AWS_ENDPOINT_URL`, else that of the profile, else AWS",
         help: "Server of `s3:` that is not AWS's, such as `https://minio.example:9000`",
         ..STORE
     },
     Setting {
         name: "s3-region",
         kind: Kind::Text("REGION", "^[a-z0-9-]{1,63}$"),
-        otherwise: "`AWS_REGION`, else `AWS_DEFAULT_REGION`, else with an endpoint `us-east-1`",
+        otherwise: "`AWS_REGION`, else `AWS_DEFAULT_REGION`, else that of the profile, else with an endpoint `us-east-1`",
         help: "Region of the bucket, for which requests to `s3:` are signed",
         ..STORE
     },

@@ -10,6 +10,7 @@ use super::health::Probe;
 use super::settings::Settings;
 use super::shutdown_budget::Ending;
 use super::table::Verb;
+use super::variables;
 
 /// The default of Kubernetes' `terminationGracePeriodSeconds`, in seconds.
 const KUBERNETES: u64 = 30;
@@ -29,6 +30,7 @@ pub(super) fn of(settings: &Settings, environment: &Environment, verb: Verb) -> 
     ]
     .into_iter()
     .flatten()
+    .chain(variables::warnings(&settings.store, environment))
     .collect()
 }
 

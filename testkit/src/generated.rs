@@ -3,12 +3,14 @@
 //! checks that none is stale.
 
 use serde_json::{Value, json};
+use tenure::config::variables::{Use, VARIABLES, Variables};
 use tenure::config::{Kind, SETTINGS, Setting, UnderExec, Verb};
 use tenure::kube::rights::{Purpose, RIGHTS, Right};
 
 use crate::paths::repository;
 
 const README: &str = "README.md";
+const OTHERS: &str = "docs/variables.md";
 const PERMISSIONS: &str = "docs/kubernetes/rbac.md";
 const VALUES: [&str; 2] = ["helm/tenure-lib/values.yaml", "helm/tenure/values.yaml"];
 const SCHEMAS: [&str; 2] = ["helm/tenure-lib/values.schema.json", "helm/tenure/values.schema.json"];
@@ -23,6 +25,7 @@ pub fn stale() -> Vec<(&'static str, String)> {
     let schema = replaced(&read(SCHEMAS[0]), "election", &schema());
     let files = [
         (README, between(README, "settings", &readme())),
+        (OTHERS, between(OTHERS, "variables", &variables())),
         (PERMISSIONS, between(PERMISSIONS, "permissions", &permissions())),
         (VALUES[1], between(VALUES[1], "sidecar", shared)),
         (VALUES[0], values),
@@ -71,6 +74,24 @@ fn readme() -> String {
     };
     let rows = SETTINGS.iter().map(row).collect::<String>();
     format!("| setting | default | meaning |\n|---|---|---|\n{rows}")
+}
+
+// --- the variables of other clients in docs/variables.md ------------------------------------------
+
+fn variables() -> String {
+    let row = |store: &str, (name, of): &(&str, Use)| {
+        let meaning = match of {
+            Use::Read(what) => format!("used: {what}"),
+            Use::Instead(remedy) => format!("not used, with a warning: {remedy}"),
+            Use::Nothing => "not used: no lease depends on it".to_owned(),
+        };
+        format!("| `{store}:` | `{name}` | {meaning} |\n")
+    };
+    let rows = |it: &Variables| it.all.iter().map(|of| row(it.store, of)).collect::<String>();
+    let clients = |it: &Variables| format!("{} for `{}:`", it.clients, it.store);
+    let clients = VARIABLES.iter().map(clients).collect::<Vec<_>>().join(", ");
+    let table = VARIABLES.iter().map(rows).collect::<String>();
+    format!("Clients: {clients}.\n\n| store | variable | Tenure |\n|---|---|---|\n{table}")
 }
 
 // --- the permissions in docs/kubernetes/rbac.md -------------------------------------------------

@@ -51,23 +51,33 @@ fn credentials_are_chosen_in_the_order_of_other_clients() {
     let gcloud = home.path().join(".config/gcloud");
     std::fs::create_dir_all(&gcloud).unwrap();
     std::fs::write(gcloud.join("application_default_credentials.json"), "{}").unwrap();
+    let other = tempfile::tempdir().unwrap();
+    let login = other.path().join("application_default_credentials.json");
+    std::fs::write(&login, "{}").unwrap();
     let mut variables = vec![
         ("GOOGLE_APPLICATION_CREDENTIALS", "/key.json"),
         ("HOME", home.path().to_str().unwrap()),
+        ("CLOUDSDK_CONFIG", other.path().to_str().unwrap()),
+        ("GCE_METADATA_ROOT", "127.0.0.1:2"),
+        ("GCE_METADATA_HOST", "127.0.0.1:1"),
     ];
     for (expected, next) in [
         ("File(\"/key.json\")", "GOOGLE_APPLICATION_CREDENTIALS"),
-        ("application_default_credentials.json", "HOME"),
+        (login.to_str().unwrap(), "CLOUDSDK_CONFIG"),
+        (gcloud.to_str().unwrap(), "HOME"),
+        ("127.0.0.1:1", "GCE_METADATA_HOST"),
+        ("http://127.0.0.1:2/", "GCE_METADATA_ROOT"),
         ("metadata.google.internal", ""),
     ] {
-        let shown = format!("{:?}", settings(&variables).credential);
+        let shown = match settings(&variables).credential {
+            GoogleCredential::Machine { endpoint } => endpoint.to_string(),
+            other => format!("{other:?}"),
+        };
         assert!(shown.contains(expected), "{expected}: {shown}");
         variables.retain(|(name, _)| *name != next);
     }
-    let other = settings(&[("GCE_METADATA_HOST", "127.0.0.1:8080")]);
-    assert!(
-        matches!(other.credential, GoogleCredential::Machine { endpoint } if endpoint.port() == Some(8080))
-    );
+    let fault = loaded(&[], &[("NO_GCE_CHECK", "True")]).unwrap_err();
+    assert!(fault.contains("excludes that of a machine"), "{fault}");
     let fault = loaded(&[], &[("GCE_METADATA_HOST", "a/b")]).unwrap_err();
     assert!(fault.contains("HOST:PORT"), "{fault}");
 }

@@ -1,5 +1,6 @@
 //! Tests of the settings of `s3:`.
 
+use super::super::environment::Environment;
 use super::super::{Flags, Loaded, StoreSettings, Verb, load};
 use super::*;
 use crate::tls::testing;
@@ -68,6 +69,54 @@ fn the_variables_of_other_clients_stand_in_for_settings() {
 }
 
 #[test]
+fn the_files_of_other_clients_stand_in_for_settings_and_variables() {
+    let home = tempfile::tempdir().unwrap();
+    std::fs::create_dir(home.path().join(".aws")).unwrap();
+    let config = "[default]\nregion = eu-west-3\n[profile near]\nregion = eu-west-2\n\
+                  services = near\ns3 =\n  addressing_style = virtual\n\
+                  [services near]\ns3 =\n  endpoint_url = https://s3.near.example\n\
+                  [profile wrong]\nendpoint_url = https://u:hidden@s3.near.example\n";
+    std::fs::write(home.path().join(".aws/config"), config).unwrap();
+    let home = [("HOME", home.path().to_str().unwrap())];
+    let of = |variables: &[(&str, &str)]| {
+        let it = settings(&[], &[&KEYS[..], &home, variables].concat());
+        (it.url.to_string(), it.region)
+    };
+    let aws = "https://leases.s3.eu-west-3.amazonaws.com/";
+    assert_eq!(of(&[]), (aws.to_owned(), "eu-west-3".to_owned()));
+    let near = ("AWS_PROFILE", "near");
+    let expected = ("https://leases.s3.near.example/".to_owned(), "eu-west-2".to_owned());
+    assert_eq!(of(&[near]), expected, "the id of a key of this server goes to no other");
+    let other = ("AWS_ENDPOINT_URL", "https://other.example");
+    assert_eq!(of(&[near, other]).0, "https://leases.other.example/");
+    let ignored = ("AWS_IGNORE_CONFIGURED_ENDPOINT_URLS", "true");
+    let expected = "https://leases.s3.eu-west-2.amazonaws.com/";
+    assert_eq!(of(&[near, other, ignored]).0, expected);
+    let variables = [&KEYS[..], &home, &[("AWS_PROFILE", "wrong")]].concat();
+    let fault = loaded(&[REGION], &variables).unwrap_err();
+    assert!(fault.contains(".aws/config") && !fault.contains("hidden"), "{fault}");
+    let variables = [&KEYS[..], &home, &[("AWS_PROFILE", "none")]].concat();
+    let fault = loaded(&[REGION], &variables).unwrap_err();
+    assert!(fault.starts_with("one setting") && fault.contains("the profile none"), "{fault}");
+}
+
+#[test]
+fn the_token_of_a_pod_goes_to_the_token_service_that_is_set() {
+    let given = [("AWS_WEB_IDENTITY_TOKEN_FILE", "/token"), ("AWS_ROLE_ARN", "arn:r")];
+    let all = ("AWS_ENDPOINT_URL", "https://all.example");
+    let sts = ("AWS_ENDPOINT_URL_STS", "https://sts.example");
+    for (variables, expected) in [
+        (&[][..], "sts.eu-west-1.amazonaws.com"),
+        (&[all], "all.example"),
+        (&[all, sts], "sts.example"),
+    ] {
+        let it = settings(&[REGION], &[&given, variables].concat());
+        let AwsCredential::WebIdentity { endpoint, .. } = it.credential else { panic!("{it:?}") };
+        assert_eq!(endpoint.host_str(), Some(expected));
+    }
+}
+
+#[test]
 fn plain_http_stays_on_this_machine_unless_allowed() {
     let far = ("s3-endpoint", "http://minio.example:9000");
     let fault = loaded(&[far], &KEYS).unwrap_err();
@@ -113,7 +162,7 @@ fn each_fault_has_a_remedy() {
 fn credentials_are_chosen_in_the_order_of_other_clients() {
     let home = tempfile::tempdir().unwrap();
     std::fs::create_dir(home.path().join(".aws")).unwrap();
-    std::fs::write(home.path().join(".aws/credentials"), "").unwrap();
+    std::fs::write(home.path().join(".aws/credentials"), "[ops]\n").unwrap();
     let mut variables = vec![
         ("AWS_ACCESS_KEY_ID", "AKIAHIDDEN"),
         ("AWS_SECRET_ACCESS_KEY_FILE", "/key"),

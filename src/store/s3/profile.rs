@@ -2,6 +2,7 @@
 //! section of a profile is named `profile NAME`.
 
 use super::credential::Keys;
+use crate::config::{aws_sections, aws_value};
 
 /// Returns the keys of a profile, or why there are none, with the remedy. The file of credentials goes
 /// before that of settings.
@@ -10,16 +11,16 @@ pub(super) fn keys(
     credentials: Option<&str>,
     config: Option<&str>,
 ) -> Result<Keys, String> {
-    let longer = format!("profile {name}");
-    let in_config = if name == "default" { vec![name, &longer] } else { vec![longer.as_str()] };
-    let sections = [(credentials, vec![name]), (config, in_config)];
+    let [in_credentials, in_config] = aws_sections(name);
+    let sections = [(credentials, in_credentials), (config, in_config)];
     let mut others = None;
     for (text, sections) in sections {
-        let of = |key| value(text?, &sections, key);
+        let of = |key| aws_value(text?, &sections, key);
         if let (Some(id), Some(secret)) = (of("aws_access_key_id"), of("aws_secret_access_key")) {
             return Ok(Keys { id, secret, token: of("aws_session_token") });
         }
-        let known = ["sso_session", "sso_start_url", "role_arn", "credential_process"];
+        let known =
+            ["sso_session", "sso_start_url", "role_arn", "credential_process", "login_session"];
         others = others.or(known.into_iter().find(|it| of(it).is_some()));
     }
     Err(match others {
@@ -32,28 +33,6 @@ pub(super) fn keys(
              AWS_PROFILE to another one"
         ),
     })
-}
-
-/// Returns the value of a key in the first of some sections that has it.
-fn value(text: &str, sections: &[&str], key: &str) -> Option<String> {
-    let mut is_ours = false;
-    for line in text.lines() {
-        // An indented line belongs to the key before it.
-        if line.starts_with([' ', '\t', '#', ';']) {
-            continue;
-        }
-        if let Some(section) = line.strip_prefix('[').and_then(|it| it.split(']').next()) {
-            let section = section.split_whitespace().collect::<Vec<_>>().join(" ");
-            is_ours = sections.contains(&section.as_str());
-        } else if let Some((name, value)) = line.split_once('=')
-            && is_ours
-            && name.trim().eq_ignore_ascii_case(key)
-            && !value.trim().is_empty()
-        {
-            return Some(value.trim().to_owned());
-        }
-    }
-    None
 }
 
 #[cfg(test)]
