@@ -21,6 +21,8 @@ pub struct Observation {
     claim: Claim,
     /// The receipt of the first answer or report that showed this claim.
     from: Moment,
+    /// How many reads have shown it.
+    reads: u32,
 }
 
 impl Observation {
@@ -31,7 +33,13 @@ impl Observation {
     pub fn update(known: Option<Self>, claim: Option<&Claim>, now: Moment) -> Option<Self> {
         let claim = claim?;
         let same = known.filter(|it| it.claim == *claim && !it.from.went_back(now));
-        Some(same.unwrap_or_else(|| Self { claim: claim.clone(), from: now }))
+        Some(same.unwrap_or_else(|| Self { claim: claim.clone(), from: now, reads: 0 }))
+    }
+
+    /// Counts a read that has shown the claim; returns how many have.
+    pub(super) fn count_read(&mut self) -> u32 {
+        self.reads = self.reads.saturating_add(1);
+        self.reads
     }
 
     /// Returns how long until the lease is over, by the slower clock (R2).

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use super::role::PendingRelease;
-use super::{Election, Entropy, Op, RetryTimer, Role};
+use super::{Election, Entropy, Observation, Op, RetryTimer, Role};
 use crate::clock::Moment;
 use crate::lease::Snapshot;
 
@@ -103,12 +103,12 @@ impl Election {
         } else if is_notified {
             RetryTimer::after(now, self.notified_period(entropy))
         } else {
-            RetryTimer::jittered(now, period, entropy.jitter)
+            self.polled(now, entropy)
         };
         if let Some(left) = ends_in.filter(|_| !is_notified) {
             // Read when the lease ends rather than at the next poll, with jitter between
             // candidates, of which the heir is first.
-            let jitter = if self.is_heir() { 0.0 } else { entropy.jitter / 8.0 };
+            let jitter = if self.is_heir() { 0.0 } else { entropy.jitter / 16.0 };
             let jitter = period.mul_f32(jitter);
             // A lease without an end has the largest Duration left.
             timer.wait = timer.wait.min(left.saturating_add(jitter));
@@ -120,6 +120,19 @@ impl Election {
         self.stream.put_off = is_notified.then_some(timer.wait);
         if let Role::Standby { next_read, .. } = &mut self.role {
             *next_read = timer;
+        }
+    }
+
+    /// Returns when to poll next. An observer sees a renewal as late as it reads, and waits that much longer
+    /// for a holder that is gone. So it reads a little sooner after the renewal each time, until a read
+    /// comes too soon and shows the claim unchanged; the next one then follows after half a period.
+    fn polled(&mut self, now: Moment, entropy: Entropy) -> RetryTimer {
+        let period = self.config.retry_period;
+        let reads = self.observation.as_mut().map(Observation::count_read);
+        match reads {
+            Some(1) => RetryTimer::after(now, period.mul_f32(1.0 - entropy.jitter / 8.0)),
+            Some(2) => RetryTimer::after(now, period.mul_f32(0.5 + entropy.jitter / 8.0)),
+            _ => RetryTimer::jittered(now, period, entropy.jitter),
         }
     }
 

@@ -58,12 +58,36 @@ fn an_observer_reads_when_the_lease_that_it_observes_ends_and_not_a_poll_later()
     let period = 3_000;
     let mut bench = Bench::new(Config { retry_period: ms(period), ..config() });
     bench.answer(claimed(1, 1));
-    for _ in 0..ITS_LEASE / period {
-        assert_eq!(bench.next("read"), period);
-        bench.answer(claimed(1, 1));
+    let waited = until_it_bids(&mut bench, || claimed(1, 1));
+    assert!((ITS_LEASE..=ITS_LEASE + period / 8).contains(&waited), "{waited}");
+}
+
+/// By as much as it sees the last renewal late, it waits longer for a holder that is gone.
+#[test]
+fn an_observer_without_reports_reads_soon_after_each_renewal() {
+    for jitter in [0.25, 0.5, 1.0] {
+        let mut bench = Bench::new(config());
+        bench.jitter = jitter;
+        let (mut reads, mut age) = (0, 0);
+        let mut seen = 0;
+        // The holder renews every retry-period.
+        for at in 0..60_000 {
+            if bench.request.is_some() {
+                bench.expect("read");
+                reads += 1;
+                let renewal = (at + 700) / RETRY;
+                if renewal != seen {
+                    age += (at + 700) % RETRY;
+                    seen = renewal;
+                }
+                bench.answer(claimed(renewal, renewal));
+            }
+            bench.sleep(1);
+            bench.tick();
+        }
+        assert!(age / seen <= RETRY * 2 / 5, "{} with jitter {jitter}", age / seen);
+        assert!(reads <= 36, "{reads} in a minute");
     }
-    let left = ITS_LEASE % period;
-    assert!((left..=left + period / 8).contains(&bench.next("read")));
 }
 
 #[test]

@@ -190,7 +190,7 @@ fn where_the_store_says_when_the_lease_ends_it_is_read_then() {
         let Answer::Snapshot(snapshot) = held(Some(8)) else { unreachable!() };
         Answer::Snapshot(Snapshot { ends_in: Some(ms(millis)), ..snapshot })
     };
-    for (is_heir, delay) in [(true, 0), (false, 100)] {
+    for (is_heir, delay) in [(true, 0), (false, 62)] {
         let mut bench = lost(is_heir, 0.5);
         bench.answer(Ok(ends_in(1_300)));
         let waited = bench.next("read");
@@ -227,7 +227,8 @@ fn where_observers_count_the_time_the_read_after_a_loss_begins_it() {
     bench.notify(PeerNotice::Lost);
     // The last renewal is seen here for the first time.
     let reads = bench.reads_within(LEASE, &claimed("renewal 16"));
-    assert!(reads.iter().all(|at| at % RETRY == 0), "no more than polls: {reads:?}");
+    let gaps = reads.windows(2).map(|it| it[1] - it[0]);
+    assert!(gaps.min() >= Some(RETRY / 2), "no more than polls: {reads:?}");
     bench.next("read");
     bench.answer(Ok(claimed("renewal 16")));
     bench.expect("acquire");
