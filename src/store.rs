@@ -7,7 +7,7 @@
 //! store answered.
 //!
 //! Stores differ in three ways:
-//! - *Where the time is counted.* By the store (Azure, Consul, etcd, PostgreSQL, Redis,
+//! - *Where the time is counted.* By the store (Azure, Consul, PostgreSQL, Redis,
 //!   ZooKeeper, a file on one host), or by each observer:
 //!   [`Snapshot::claim`] tells whether the lease has changed since the last read.
 //! - *Where the term comes from.* [`LeaseStore::write_term`] returns it, whether it is a number of
@@ -229,7 +229,7 @@ pub fn open(settings: &Settings) -> anyhow::Result<Arc<dyn LeaseAdmin>> {
         #[cfg(not(feature = "consul"))]
         StoreSettings::Consul(_) => anyhow::bail!("this build does not have the store consul:"),
         #[cfg(feature = "etcd")]
-        StoreSettings::Etcd(etcd) => Arc::new(etcd::Etcd::open(etcd)?),
+        StoreSettings::Etcd(it) => etcd::open(it)?,
         #[cfg(not(feature = "etcd"))]
         StoreSettings::Etcd(_) => anyhow::bail!("this build does not have the store etcd:"),
         #[cfg(feature = "postgres")]

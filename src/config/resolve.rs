@@ -201,7 +201,6 @@ impl Reader<'_> {
             Some(StoreUrl::Azure { .. }) => Limits::Azure,
             Some(StoreUrl::Kubernetes { .. }) => Limits::Kubernetes,
             Some(StoreUrl::Consul { .. }) => Limits::Consul,
-            Some(StoreUrl::Etcd { .. }) => Limits::Etcd,
             Some(StoreUrl::Gcs { .. }) => Limits::Gcs,
             _ => Limits::None,
         };

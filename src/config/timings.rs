@@ -45,8 +45,6 @@ pub(super) enum Limits {
     Kubernetes,
     /// Whole seconds from 10 to a day.
     Consul,
-    /// Whole seconds from 2.
-    Etcd,
     /// Any, but no more than one write in two seconds.
     Gcs,
 }
@@ -91,7 +89,7 @@ pub(super) fn check(timings: &Timings, limits: Limits, stop: Option<Duration>) -
     let of_store = match limits {
         Limits::None | Limits::Gcs => None,
         Limits::Azure => azure(timings, stop),
-        Limits::Kubernetes | Limits::Consul | Limits::Etcd => whole_seconds(timings, limits, stop),
+        Limits::Kubernetes | Limits::Consul => whole_seconds(timings, limits, stop),
     };
     all.extend(of_store.map(|it| broken("lease-duration", &[], it)));
     if let Some((name, problem)) = renewals(timings, limits, stop) {
@@ -188,12 +186,7 @@ fn margin(timings: &Timings, limits: Limits, stop: Option<Duration>) -> Option<P
         let lease = shortest_lease(timings.renew_deadline, limits);
         let or = match limits {
             Limits::Azure if lease > AZURE.1 => String::new(),
-            Limits::Azure
-            | Limits::Kubernetes
-            | Limits::Consul
-            | Limits::Etcd
-            | Limits::Gcs
-            | Limits::None => {
+            Limits::Azure | Limits::Kubernetes | Limits::Consul | Limits::Gcs | Limits::None => {
                 format!(", or lease-duration to at least {}", format(lease))
             }
         };
@@ -211,7 +204,6 @@ fn whole_seconds(timings: &Timings, limits: Limits, stop: Option<Duration>) -> O
         shortest(limits),
         match limits {
             Limits::Consul => "a session in Consul",
-            Limits::Etcd => "a lease in etcd",
             _ => "a Lease in Kubernetes",
         },
     );
@@ -229,13 +221,10 @@ fn whole_seconds(timings: &Timings, limits: Limits, stop: Option<Duration>) -> O
     Some(Problem::new(problem, nearest(timings, [down, down + second], limits, stop)))
 }
 
-/// Returns the shortest lease of a store that counts whole seconds. That of etcd is half as long again
-/// as its election timeout, rounded up; with its default that is this long, and a server with a longer
-/// one grants more than it is asked for.
+/// Returns the shortest lease of a store that counts whole seconds.
 fn shortest(limits: Limits) -> Duration {
     Duration::from_secs(match limits {
         Limits::Consul => 10,
-        Limits::Etcd => 2,
         _ => 1,
     })
 }
@@ -302,7 +291,7 @@ fn proposal(timings: &Timings, limits: Limits, stop: Option<Duration>) -> String
         Limits::None => timings.lease_duration.max(SHORTEST * 100),
         // With the proportions of the defaults, the retry-period is 2 s.
         Limits::Gcs => timings.lease_duration.max(GCS_PERIOD * 15 / 2),
-        Limits::Kubernetes | Limits::Consul | Limits::Etcd => {
+        Limits::Kubernetes | Limits::Consul => {
             let whole = Duration::from_secs(timings.lease_duration.as_secs());
             whole.clamp(shortest(limits), longest(limits))
         }

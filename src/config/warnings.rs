@@ -2,12 +2,13 @@
 //! unsafe or cannot work are faults instead.
 
 use std::net::IpAddr;
+use std::time::Duration;
 
 use super::duration;
 use super::environment::Environment;
 use super::faults::Warning;
 use super::health::Probe;
-use super::settings::Settings;
+use super::settings::{Settings, StoreSettings};
 use super::shutdown_budget::Ending;
 use super::table::Verb;
 use super::variables;
@@ -27,6 +28,7 @@ pub(super) fn of(settings: &Settings, environment: &Environment, verb: Verb) -> 
         own_probe(settings, verb),
         open_peers(settings),
         shutdown(settings, environment),
+        short_lease(settings),
     ]
     .into_iter()
     .flatten()
@@ -127,6 +129,28 @@ fn shutdown(settings: &Settings, environment: &Environment) -> Option<Warning> {
             "{who} sends SIGKILL {waits}s after SIGTERM by default, and shutdown may take {ending}"
         ),
         remedy: format!("set {setting}, or more"),
+    })
+}
+
+/// Warns of a lease that may end while the servers of a store elect a leader of their own.
+fn short_lease(settings: &Settings) -> Option<Warning> {
+    let (servers, seconds) = match settings.store {
+        StoreSettings::Etcd(_) => ("etcd", 3),
+        _ => return None,
+    };
+    let (lease, least) = (settings.timings.lease_duration, Duration::from_secs(seconds));
+    (lease < least).then(|| Warning {
+        subject: "lease-duration",
+        problem: format!(
+            "{} is shorter than {}: with the defaults of {servers}, leadership is lost whenever its servers elect \
+             another leader of their own",
+            duration::format(lease),
+            duration::format(least)
+        ),
+        remedy: format!(
+            "set lease-duration to at least {}, or shorten the election time-out of {servers}",
+            duration::format(least)
+        ),
     })
 }
 

@@ -1,436 +1,267 @@
-//! The `etcd:` store: the lease in two keys of etcd, through its JSON gateway.
+//! The `etcd:` store: the lease in a key of etcd, through its JSON gateway.
 //!
-//! The claim belongs to a lease of etcd, whose time the cluster counts, and is deleted with it; the
-//! record stays. The claim is put only where there is none, and the record is changed only under the
-//! claim, each in one transaction. The lease has an id that follows from the bid's, so that a bid may
-//! be repeated, and a late copy of a request does nothing that its bid did not ask for.
+//! What the value holds, and each change of it, is in `register`; here are the requests. A write is one
+//! transaction, and one entry in the log of the cluster. It compares the revision of the last write of the key,
+//! and also the value: in a cluster that was restored from a snapshot, revisions come a second time. The term
+//! stands once more in a key of its own, which the same transaction writes, so that transactions of others can
+//! compare it.
 //!
-//! **Renewals.** A renewal moves the claim to a new lease, in a transaction that compares the last write of
-//! the claim. etcd's keepalive would be cheaper, but no quorum stands behind it: a member that was deposed
-//! answers one in vain, and when it was paused it may end leases whose keepalives it has missed. It knows
-//! nothing of a lease that was granted meanwhile. Of what a late copy asks for, nothing is done, since the
-//! claim was written again. A lease without a claim ends by itself.
-//!
-//! The backend retries nothing and keeps nothing but its connection, and treats an error as definite
-//! only if etcd says so (R4). Only [`LeaseStore::changed`] waits, until something changes.
+//! Reads and writes go through a quorum. A member that has none gives no answer that counts.
 
-use std::fmt;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use uuid::Uuid;
+use azure_core::base64;
+use futures::future::{join, join_all};
+use tokio::time::timeout;
 
-use self::errors::EtcdError;
 use self::gateway::{Call, Gateway};
-use self::record::{Held, Keys, Seen, lease_number};
-use self::watching::Noticed;
-use self::wire::{Number, Range};
-use super::{BreakOutcome, Finding, LeaseAdmin, LeaseStore, Presence};
-use crate::config::EtcdSettings;
-use crate::lease::{
-    Bid, Cause, Change, Failure, Grant, LeaseId, Record, Rules, Snapshot, StoreError, Successor,
-    Version,
+use self::watching::Watching;
+use self::wire::{Header, KeyValue};
+use super::register::{
+    self, Body, If, Register, RegisterError, Registered, Slot, Tagged, Told, Trials, Written,
 };
+use super::{Finding, LeaseAdmin, MOST_LISTED};
+use crate::config::EtcdSettings;
 
 mod access;
 mod doctor;
 mod errors;
-mod find;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzzing;
 mod gateway;
-mod record;
-mod version;
+#[cfg(test)]
+mod tests;
 mod watching;
 mod wire;
 
-/// From the end of a lease to the deletion of its keys, at most: etcd looks for leases that have ended
-/// twice a second, and takes a moment to agree.
-const DELETION: Duration = Duration::from_millis(500);
+/// The last part of the key of an election.
+const RECORD: &str = "record";
 
-/// The outcome of a transaction.
-enum Changed {
-    /// Everything was changed, at this revision.
-    At(i64),
-    /// Nothing was: the keys are these.
-    Not(Seen),
-}
+/// How many keys are read to find other elections: two or three for each, and some that are none.
+const MOST_KEYS: usize = MOST_LISTED * 4;
 
-/// A lease in etcd.
-pub struct Etcd {
+/// The keys of an election, in one cluster.
+struct Cluster {
     settings: EtcdSettings,
-    keys: Keys,
     gateway: Gateway,
-    noticed: Mutex<Noticed>,
+    known: Mutex<Known>,
+    watching: tokio::sync::Mutex<Watching>,
 }
 
-impl fmt::Debug for Etcd {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Etcd").field("keys", &self.place()).finish_non_exhaustive()
-    }
+/// Which clusters the members belong to.
+struct Known {
+    /// The id of each member's, as it has last answered.
+    clusters: Vec<Option<u64>>,
+    /// Whether each member has been asked.
+    is_compared: bool,
 }
 
-impl Etcd {
-    /// Creates the store from its settings. Reaches no network yet, but reads the files of TLS, which
-    /// blocks.
-    ///
-    /// # Errors
-    /// Returns an error if the files of TLS are not usable.
-    pub fn open(settings: &EtcdSettings) -> anyhow::Result<Self> {
-        let gateway = Gateway::open(settings, settings.request_timeout)?;
-        let keys = Keys::new(settings);
-        Ok(Self { settings: settings.clone(), keys, gateway, noticed: Mutex::default() })
-    }
+/// Creates the store from its settings. Reaches no network yet, but reads the files of TLS, which blocks.
+///
+/// # Errors
+/// Returns an error if the files of TLS are not usable.
+pub fn open(settings: &EtcdSettings) -> anyhow::Result<Arc<dyn LeaseAdmin>> {
+    Ok(Arc::new(Registered::new(Cluster::open(settings, settings.request_timeout)?)))
+}
 
-    /// Returns what the keys begin with, for messages.
-    fn place(&self) -> &str {
-        self.keys.folder()
-    }
-
-    /// Reads both keys.
-    async fn see(&self, call: &mut Call<'_>) -> Result<Seen, StoreError> {
-        self.seen(&call.range(&self.both()).await?)
-    }
-
-    /// The range of both keys.
-    fn both(&self) -> serde_json::Value {
-        wire::range(&self.keys.lease, &self.keys.end)
-    }
-
-    fn seen(&self, range: &Range) -> Result<Seen, StoreError> {
-        Seen::of(range, &self.keys).map_err(StoreError::Foreign)
-    }
-
-    /// Performs changes if comparisons hold.
-    async fn change(
-        &self,
-        call: &mut Call<'_>,
-        compare: &[serde_json::Value],
-        changes: &[serde_json::Value],
-    ) -> Result<Changed, StoreError> {
-        let both = serde_json::json!({"request_range": self.both()});
-        let txn = call.txn(compare, changes, &[both]).await?;
-        match txn.succeeded {
-            true => Ok(Changed::At(txn.header.revision.0)),
-            false => self.seen(&txn.into_range()).map(Changed::Not),
-        }
-    }
-
-    /// Returns the claim, if it is of this bid and not being broken.
-    fn ours<'a>(&self, seen: &'a Seen, bid: &Bid) -> Result<&'a Held, StoreError> {
-        let ours = seen.held.as_ref().filter(|it| it.is_of(bid) && !it.is_breaking);
-        ours.ok_or_else(|| self.not_ours(seen))
-    }
-
-    /// Grants a lease of at least the length of a bid, whose time counts from now.
-    async fn grant(&self, call: &mut Call<'_>, lease: i64, bid: &Bid) -> Result<(), EtcdError> {
-        let answer = call.grant(lease, seconds(bid)).await?;
-        let member = call.member();
-        if answer.id != Number(lease) {
-            Err(EtcdError::Invalid(format!("{member} granted another lease than it was asked for")))
-        } else if answer.ttl < Number(seconds(bid)) {
-            Err(EtcdError::Invalid(format!(
-                "{member} granted a shorter lease than it was asked for"
-            )))
-        } else {
-            Ok(())
-        }
-    }
-
-    /// Counts the time of a claim anew: moves it to a new lease, if it was last written at this revision,
-    /// or is still of this bid.
-    async fn count_anew(
-        &self,
-        call: &mut Call<'_>,
-        bid: &Bid,
-        written: i64,
-    ) -> Result<Changed, StoreError> {
-        let lease = lease_number(LeaseId::from_random(Uuid::new_v4().as_u128()));
-        self.grant(call, lease, bid).await?;
-        let changes = [wire::put_under(&self.keys.lease, &record::claim(bid), lease)];
-        let at = |revision| [wire::is_at(&self.keys.lease, revision)];
-        match self.change(call, &at(written), &changes).await? {
-            // An earlier renewal may have been granted without an answer.
-            Changed::Not(now) => match self.ours(&now, bid) {
-                Ok(held) => self.change(call, &at(held.written), &changes).await,
-                Err(_) => Ok(Changed::Not(now)),
-            },
-            done => Ok(done),
-        }
-    }
-
-    /// Returns the grant of a claim that this bid has already, whose time is counted anew.
-    async fn again(
-        &self,
-        call: &mut Call<'_>,
-        bid: &Bid,
-        (record, written): (Record, i64),
-    ) -> Result<Grant, StoreError> {
-        match self.count_anew(call, bid, written).await? {
-            Changed::At(revision) => {
-                Ok(Grant { record, date: call.date, version: Some(version_of(revision)) })
-            }
-            // It was freed in between, and may be bid for.
-            Changed::Not(now) if now.held.is_none() => Err(self.conflict()),
-            Changed::Not(now) => Err(self.changed_since(&now, bid)),
-        }
-    }
-
-    /// Writes the record under the claim of a bid, if nothing has changed since it was read.
-    async fn write(
-        &self,
-        call: &mut Call<'_>,
-        seen: &Seen,
-        held: &Held,
-        value: &[u8],
-    ) -> Result<Changed, StoreError> {
-        let Keys { lease, record, .. } = &self.keys;
-        let compare = [wire::is_at(lease, held.written), wire::is_at(record, seen.recorded)];
-        self.change(call, &compare, &[wire::put(record, value)]).await
-    }
-
-    fn not_ours(&self, seen: &Seen) -> StoreError {
-        let place = self.place();
-        refused(match &seen.held {
-            Some(held) if held.is_breaking => format!("an operator broke the lease of {place}"),
-            Some(held) => format!("the lease of {place} is held by {:?}", held.identity),
-            None => format!("the lease of {place} was freed, expired, or was never held"),
+impl Cluster {
+    fn open(settings: &EtcdSettings, bound: Duration) -> anyhow::Result<Self> {
+        let members = settings.members.len();
+        Ok(Self {
+            gateway: Gateway::open(settings, bound)?,
+            known: Mutex::new(Known { clusters: vec![None; members], is_compared: members == 1 }),
+            settings: settings.clone(),
+            watching: tokio::sync::Mutex::default(),
         })
     }
 
-    /// Returns the error for keys that were changed between read and write: by another candidate, or by
-    /// an earlier request of this one whose answer was lost.
-    fn conflict(&self) -> StoreError {
-        let message = format!("the keys {} were modified concurrently", self.place());
-        StoreError::RetryNow(Failure::new(Cause::Lease, message))
+    /// Returns what the keys begin with.
+    fn folder(&self) -> String {
+        format!("/{}/{}/", self.settings.prefix, self.settings.election)
     }
 
-    /// Returns the error for a claim that was changed between read and write: it is lost, or an earlier
-    /// request of this bid has changed it.
-    fn changed_since(&self, now: &Seen, bid: &Bid) -> StoreError {
-        self.ours(now, bid).map_or_else(|lost| lost, |_| self.conflict())
+    fn key(&self, slot: Slot) -> String {
+        let name = match slot {
+            Slot::Lease => RECORD,
+            Slot::Trial => "doctor",
+        };
+        self.folder() + name
     }
 
-    /// Returns how long a lease lasts at most, until its keys are deleted.
-    async fn left(&self, call: &mut Call<'_>, lease: i64) -> Result<Duration, StoreError> {
-        let Number(ttl) = call.time_to_live(lease).await?.ttl;
-        // Rounded down; negative if it has ended.
-        let whole = u64::try_from(ttl).map(|it| Duration::from_secs(it + 1));
-        Ok(whole.unwrap_or_default() + DELETION)
+    /// Reads a value, as a quorum has it.
+    async fn read(
+        &self,
+        call: &mut Call<'_>,
+        slot: Slot,
+    ) -> Result<(Header, Option<KeyValue>), RegisterError> {
+        let key = self.key(slot);
+        let (header, range) = call.range(&wire::only(&key)).await?;
+        let mut found = range.kvs;
+        match found.pop() {
+            Some(it) if !found.is_empty() || it.key.0 != key.as_bytes() => {
+                let member = call.member();
+                let message = format!("{member} answered with another key than it was asked for");
+                Err(RegisterError::Invalid(message))
+            }
+            found => Ok((header, found)),
+        }
+    }
+
+    /// Asks all members but one which cluster they belong to, unless that was done, and waits for their
+    /// answers for a part of request-timeout. Those that give none by then are compared when they do.
+    async fn compare_members(&self, but: usize) {
+        if std::mem::replace(&mut self.known().is_compared, true) {
+            return;
+        }
+        let ask = async |at: usize| {
+            let mut call = self.gateway.call_to(at);
+            let asked = self.read(&mut call, Slot::Lease);
+            let answer = timeout(self.gateway.bound / 4, asked).await;
+            self.known().clusters[at] =
+                answer.ok().and_then(Result::ok).map(|it| it.0.cluster_id.0);
+        };
+        let others = (0..self.settings.members.len()).filter(|it| *it != but);
+        join_all(others.map(ask)).await;
+    }
+
+    /// Records which cluster a member belongs to.
+    fn answered_by(&self, at: usize, header: Header) -> Result<(), RegisterError> {
+        self.known().clusters[at] = Some(header.cluster_id.0);
+        self.is_one()
+    }
+
+    /// Checks that all members that have answered belong to one cluster.
+    fn is_one(&self) -> Result<(), RegisterError> {
+        let mut known = self.known();
+        let mut ids: Vec<_> = known.clusters.iter().flatten().collect();
+        ids.sort_unstable();
+        ids.dedup();
+        if ids.len() <= 1 {
+            return Ok(());
+        }
+        let message = several_clusters(ids.len());
+        // All may have been restored, and belong to another one now.
+        known.is_compared = false;
+        Err(RegisterError::Invalid(message))
+    }
+
+    fn known(&self) -> std::sync::MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn members(&self) -> String {
+        let all: Vec<_> = self.settings.members.iter().map(url::Url::authority).collect();
+        all.join(",")
+    }
+
+    fn scheme(&self) -> &'static str {
+        if self.settings.tls.is_some() { "over TLS" } else { "over plain HTTP" }
     }
 }
 
 #[async_trait]
-impl LeaseStore for Etcd {
+impl Register for Cluster {
     fn kind(&self) -> &'static str {
         "etcd"
     }
 
-    fn rules(&self) -> Rules {
-        Rules { longest_lease: None, missing_is_free: false }
+    fn place(&self, slot: Slot) -> String {
+        format!("the key {} in etcd", self.key(slot))
     }
 
-    async fn read(&self) -> Result<Snapshot, StoreError> {
-        self.see(&mut self.gateway.call()).await.map(Seen::snapshot)
+    fn answered(&self) -> String {
+        format!("{} answered {}", self.members(), self.scheme())
     }
 
-    async fn acquire(&self, bid: &Bid) -> Result<Grant, StoreError> {
+    fn credential(&self) -> Option<String> {
+        let user = self.settings.user.is_some();
+        Some(if user { "the user of ETCD_USERNAME" } else { "requests without a user" }.to_owned())
+    }
+
+    fn trials(&self) -> Trials {
+        Trials::None
+    }
+
+    async fn get(&self, slot: Slot) -> Result<Option<Tagged>, RegisterError> {
         let mut call = self.gateway.call();
-        let seen = self.see(&mut call).await?;
-        if seen.held.is_some() {
-            let written = self.ours(&seen, bid)?.written;
-            return self.again(&mut call, bid, (seen.record, written)).await;
-        }
-        if !seen.is_in_version(&bid.seen) {
-            let message = format!("the record of {} has changed since it was read", self.place());
-            return Err(refused(message));
-        }
-        let lease = lease_number(bid.lease);
-        let is_new = match self.grant(&mut call, lease, bid).await {
-            Ok(()) => true,
-            // By an earlier request of this bid, perhaps long ago.
-            Err(EtcdError::LeaseExists(_)) => false,
-            Err(error) => return Err(error.into()),
-        };
-        let compare =
-            [wire::is_absent(&self.keys.lease), wire::is_at(&self.keys.record, seen.recorded)];
-        let put = wire::put_under(&self.keys.lease, &record::claim(bid), lease);
-        match self.change(&mut call, &compare, &[put]).await? {
-            Changed::At(revision) if is_new => {
-                let version = Some(version_of(revision));
-                Ok(Grant { record: seen.record, date: call.date, version })
-            }
-            Changed::At(revision) => {
-                let again = self.again(&mut call, bid, (seen.record, revision)).await;
-                again.map_err(|error| match error {
-                    // The claim was taken before it was lost, and others may have seen it.
-                    StoreError::Refused(why) | StoreError::RetryNow(why) => {
-                        StoreError::Unknown(why)
-                    }
-                    error => error,
-                })
-            }
-            Changed::Not(seen) => {
-                let written = self.ours(&seen, bid)?.written;
-                self.again(&mut call, bid, (seen.record, written)).await
-            }
-        }
+        let at = call.at();
+        let (read, ()) = join(self.read(&mut call, slot), self.compare_members(at)).await;
+        let (header, found) = read?;
+        self.answered_by(at, header)?;
+        Ok(found.map(|it| Tagged {
+            tag: tag(it.mod_revision.0, &base64::encode(&it.value.0)),
+            body: Body::decode(&it.value.0),
+            date: call.date,
+        }))
     }
 
-    async fn write_term(&self, bid: &Bid, floor: u64) -> Result<u64, StoreError> {
-        let mut call = self.gateway.call();
-        let seen = self.see(&mut call).await?;
-        let held = self.ours(&seen, bid)?;
-        if let Some(term) = seen.term_of(bid) {
-            return Ok(term);
-        }
-        let term = seen.next_term(held, floor).ok_or_else(|| {
-            let message = format!("the key {} has the largest possible term", self.keys.record);
-            StoreError::Foreign(Failure::new(Cause::Record, message))
-        })?;
-        match self.write(&mut call, &seen, held, &record::of_bid(bid, term, None)).await? {
-            Changed::At(_) => Ok(term),
-            Changed::Not(now) => {
-                self.ours(&now, bid)?;
-                now.term_of(bid).ok_or_else(|| self.conflict())
-            }
-        }
-    }
-
-    async fn renew(&self, bid: &Bid) -> Result<Option<Version>, StoreError> {
-        let mut call = self.gateway.call();
-        let written = match bid.written.as_ref().and_then(revision_of) {
-            Some(known) => known,
-            None => self.ours(&self.see(&mut call).await?, bid)?.written,
-        };
-        match self.count_anew(&mut call, bid, written).await? {
-            Changed::At(revision) => Ok(Some(version_of(revision))),
-            Changed::Not(now) => Err(self.changed_since(&now, bid)),
-        }
-    }
-
-    async fn set_successor(
+    async fn put(
         &self,
-        bid: &Bid,
-        successor: &Successor,
-    ) -> Result<Option<Version>, StoreError> {
-        let mut call = self.gateway.call();
-        let seen = self.see(&mut call).await?;
-        let held = self.ours(&seen, bid)?;
-        let Some(term) = seen.term_of(bid) else {
-            let message = "this candidate did not write the record, so no successor was written";
-            return Err(refused(message.to_owned()));
-        };
-        if seen.record.successor.as_ref() == Some(&successor.as_stored()) {
-            return Ok(Some(version_of(held.written)));
-        }
-        match self
-            .write(&mut call, &seen, held, &record::of_bid(bid, term, Some(successor)))
-            .await?
-        {
-            Changed::At(_) => Ok(Some(version_of(held.written))),
-            Changed::Not(now) => Err(self.changed_since(&now, bid)),
-        }
-    }
-
-    async fn release(&self, bid: &Bid) -> Result<(), StoreError> {
-        let mut call = self.gateway.call();
-        let seen = self.see(&mut call).await?;
-        let ours = seen.held.as_ref().filter(|it| it.is_of(bid));
-        if let Some(held) = ours {
-            let compare = [wire::is_at(&self.keys.lease, held.written)];
-            let changes = [wire::delete(&self.keys.lease)];
-            if let Changed::Not(_) = self.change(&mut call, &compare, &changes).await? {
-                return Err(self.conflict());
+        slot: Slot,
+        condition: If<'_>,
+        body: &Body,
+    ) -> Result<Option<Written>, RegisterError> {
+        self.is_one()?;
+        let (key, value) = (self.key(slot), base64::encode(body.encode()));
+        let (compare, before) = match condition {
+            If::Absent => (vec![wire::is_absent(&key)], None),
+            If::Tagged(tag) => {
+                let (revision, value) = tag.split_once(' ').unwrap_or((tag, ""));
+                (vec![wire::is_at(&key, revision), wire::is_value(&key, value)], Some(value))
             }
-        }
-        // The lease of the bid itself, so that a late copy of the bid claims nothing under it.
-        match call.revoke(lease_number(bid.lease)).await {
-            Ok(()) | Err(EtcdError::LeaseMissing(_)) => (),
-            Err(error) => return Err(error.into()),
-        }
-        ours.map(drop).ok_or_else(|| self.not_ours(&seen))
-    }
-
-    async fn changed(&self) -> Change {
-        Change::News { held_by: self.watch().await }
-    }
-}
-
-#[async_trait]
-impl LeaseAdmin for Etcd {
-    async fn break_lease(&self, at_once: bool) -> Result<BreakOutcome, StoreError> {
-        let mut call = self.gateway.call();
-        let seen = self.see(&mut call).await?;
-        let Some(held) = seen.held else { return Ok(BreakOutcome::NotHeld) };
-        let (key, record) = (&self.keys.lease, seen.record);
-        if !at_once && held.lease == 0 {
-            let message = format!("the key {key} belongs to no lease, so that it does not run out");
-            return Err(refused(message));
-        }
-        let change = match at_once {
-            true => Some(wire::delete(key)),
-            false if held.is_breaking => None,
-            false => Some(wire::replace(key, &held.broken())),
         };
-        if let Some(change) = change {
-            let record = wire::is_at(&self.keys.record, seen.recorded);
-            let compare = [wire::is_at(key, held.written), record];
-            if let Changed::Not(_) = self.change(&mut call, &compare, &[change]).await? {
-                let message =
-                    "the lease was modified concurrently, so nothing was broken: try again";
-                return Err(StoreError::Unknown(Failure::new(Cause::Lease, message)));
-            }
+        let mut changes = vec![wire::put(&key, &value)];
+        let term = body.record.term.filter(|it| before.and_then(term_of) != Some(*it));
+        if let Some(term) = term.filter(|_| slot == Slot::Lease) {
+            let key = self.folder() + "term";
+            changes.push(wire::put(&key, &base64::encode(term.to_string())));
         }
-        let free_in =
-            if at_once { Duration::ZERO } else { self.left(&mut call, held.lease).await? };
-        Ok(BreakOutcome::Held { record, free_in })
+        let mut call = self.gateway.call();
+        let (header, txn) = call.txn(&compare, &changes).await?;
+        self.answered_by(call.at(), header)?;
+        let written = || Written { tag: tag(header.revision.0, &value), date: call.date };
+        Ok(txn.succeeded.then(written))
     }
 
-    async fn presence(&self) -> Result<Presence, StoreError> {
-        self.find().await
+    async fn others(&self) -> Option<Vec<String>> {
+        let folder = format!("/{}/", self.settings.prefix);
+        let body = wire::names(&folder, MOST_KEYS);
+        // A user may be allowed to read its own election only.
+        let (_, found) = self.gateway.call().range(&body).await.ok()?;
+        let keys = found.kvs.iter().filter_map(|it| str::from_utf8(&it.key.0).ok());
+        Some(register::elections(keys.filter_map(|it| election(it, &folder))))
+    }
+
+    async fn told(&self) -> Told {
+        self.watch().await
     }
 
     async fn examine(&self) -> Vec<Finding> {
         doctor::examine(self).await
     }
-
-    async fn create(&self, floor: u64) -> Result<Vec<String>, StoreError> {
-        let mut call = self.gateway.call();
-        let seen = self.see(&mut call).await?;
-        if seen.record.term.is_some() {
-            return Ok(Vec::new());
-        }
-        let key = &self.keys.record;
-        let compare = [wire::is_at(key, seen.recorded)];
-        let changes = [wire::put(key, &record::first(floor))];
-        match self.change(&mut call, &compare, &changes).await? {
-            Changed::At(_) => {
-                Ok(vec![format!("created the key {key} with the first term {floor}")])
-            }
-            Changed::Not(_) => Err(self.conflict()),
-        }
-    }
 }
 
-/// Returns the version of a claim that was last written at this revision.
-fn version_of(revision: i64) -> Version {
-    Version(revision.to_string().into())
+/// Names a state of a key: the revision of its last write, and its value in base64.
+fn tag(revision: i64, value: &str) -> String {
+    format!("{revision} {value}")
 }
 
-fn revision_of(version: &Version) -> Option<i64> {
-    version.0.parse().ok()
+/// Returns the term in a value.
+fn term_of(value: &str) -> Option<u64> {
+    Body::decode(&base64::decode(value).ok()?).ok()?.record.term
 }
 
-/// Returns how long the lease of a bid is, in whole seconds, as the settings allow alone.
-fn seconds(bid: &Bid) -> i64 {
-    i64::try_from(bid.lease_duration.as_secs()).unwrap_or(i64::MAX)
+/// Returns the election that a key belongs to, if it has the value of one.
+fn election<'a>(key: &'a str, folder: &str) -> Option<&'a str> {
+    let (name, last) = key.strip_prefix(folder)?.split_once('/')?;
+    (last == RECORD).then_some(name)
 }
 
-fn refused(message: String) -> StoreError {
-    StoreError::Refused(Failure::new(Cause::Lease, message))
+fn several_clusters(clusters: usize) -> String {
+    format!(
+        "the members in --store belong to {clusters} different clusters, each of which could have a leader of \
+         its own, so nobody leads: name members of one cluster"
+    )
 }
-
-#[cfg(test)]
-mod tests;

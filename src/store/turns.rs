@@ -4,6 +4,7 @@
 use url::Url;
 
 use super::next_server::NextServer;
+use super::register::RegisterError;
 
 /// The servers of a store that is asked by HTTP.
 pub(super) struct Turns {
@@ -50,6 +51,22 @@ impl<'a> Turn<'a> {
         self.is_answered = is_answered;
     }
 
+    /// Records whether the server itself gave this answer, so that another would answer alike.
+    pub(super) fn answered<T>(&mut self, outcome: &Result<T, RegisterError>) {
+        self.is_answered = !matches!(
+            outcome,
+            Err(RegisterError::Unavailable(_)
+                | RegisterError::Invalid(_)
+                | RegisterError::Network(_))
+        );
+    }
+
+    /// Returns the number of the server.
+    #[cfg(feature = "etcd")]
+    pub(super) fn at(&self) -> usize {
+        self.at
+    }
+
     /// Returns the URL of the server, to be completed.
     pub(super) fn url(&self) -> Url {
         self.turns.servers[self.at].clone()
@@ -58,5 +75,35 @@ impl<'a> Turn<'a> {
     /// Returns host and port of the server.
     pub(super) fn name(&self) -> &'a str {
         self.turns.servers[self.at].authority()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::network::NetworkError;
+    use super::*;
+
+    #[test]
+    fn another_server_is_asked_after_what_this_one_did_not_answer_itself() {
+        let url = |name: &str| Url::parse(&format!("http://{name}/")).unwrap();
+        let why = || "x".to_owned();
+        for (outcome, moves) in [
+            (Ok(()), false),
+            (Err(RegisterError::Missing(why())), false),
+            (Err(RegisterError::Credential(why())), false),
+            (Err(RegisterError::Denied(why())), false),
+            (Err(RegisterError::no_credential(why())), false),
+            (Err(RegisterError::Throttled(why())), false),
+            (Err(RegisterError::Unavailable(why())), true),
+            (Err(RegisterError::Invalid(why())), true),
+            (Err(NetworkError::Disconnected(why()).into()), true),
+        ] {
+            let turns = Turns::new(vec![url("one"), url("two")]);
+            turns.turn().answered(&outcome);
+            assert_eq!(turns.turn().name() == "two", moves, "{outcome:?}");
+        }
+        let turns = Turns::new(vec![url("one"), url("two")]);
+        turns.turn().set_answered(false);
+        assert_eq!(turns.turn().name(), "two", "it was dropped while the answer was waited for");
     }
 }

@@ -1,4 +1,3 @@
-//! A real etcd: one member or three, with or without TLS and users, and a lock in it.
+//! A real etcd: one member or three, with or without TLS and users.
 
-pub mod lock;
 pub mod server;

@@ -6,6 +6,7 @@ pub mod fault_proxy;
 pub mod flood;
 pub mod half_answer;
 pub mod load;
+pub mod muffled;
 pub mod network;
 pub mod peer_proxy;
 pub mod resolver;

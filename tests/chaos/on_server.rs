@@ -1,6 +1,8 @@
 //! What the faults of the stores on servers have in common.
 
 use testkit::faults::half_answer::HalfAnswer;
+use testkit::faults::muffled::Muffled;
+use testkit::http::front;
 use testkit::processes::cluster::{Cluster, PATIENCE, Timings, logs};
 use testkit::processes::process::{Process, until};
 
@@ -223,4 +225,90 @@ pub(super) fn keeps_its_term(cluster: Cluster, mut replace: impl FnMut()) {
     }
     assert_eq!(cluster.term(leader), term);
     assert_eq!(cluster.verdict().terms.len(), 1);
+}
+
+/// Starts a front before a server of HTTP on a port of loopback, which delivers each request with this text
+/// in its first line once more, some renewals later; returns its port. No watch can be opened there.
+pub(super) fn late_and_twice(server: u16, path: &'static str) -> u16 {
+    front::before(server, move |request, behind| {
+        if request.first_line().contains(path) {
+            let request = request.clone();
+            std::thread::spawn(move || {
+                std::thread::sleep(Duration::from_millis(1_200));
+                let again = std::net::TcpStream::connect(("127.0.0.1", server));
+                let _ = again.and_then(|mut it| {
+                    std::io::Write::write_all(&mut it, &request.bytes)?;
+                    // Until it has an answer.
+                    std::io::Read::read(&mut it, &mut [0; 64])
+                });
+            });
+        }
+        behind.forward(request, &request.bytes)
+    })
+}
+
+/// Lets the lead change hands between two candidates whose writes are all delivered once more, later.
+pub(super) fn survives_late_requests(mut cluster: Cluster) {
+    let leader = cluster.settle();
+    renews_on(&cluster.candidates[leader]);
+    cluster.candidates[leader].kill();
+    let next = 1 - leader;
+    cluster.leads(next, PATIENCE);
+    let term = cluster.term(next);
+    renews_on(&cluster.candidates[next]);
+    assert_eq!(cluster.term(next), term);
+    cluster.join("c", &[], &[]);
+    cluster.releases(next);
+    cluster.candidates[next].signal(Signal::TERM);
+    cluster.leads(2, PATIENCE);
+    renews_on(&cluster.candidates[2]);
+    assert_eq!(cluster.verdict().terms.len(), 3);
+}
+
+/// Restores data that is older than the leadership of the present leader. It is lost, the next one has a term
+/// above all others, and nobody is restarted for that.
+pub(super) fn outlasts_a_restore<S>(
+    mut cluster: Cluster,
+    server: &mut S,
+    save: impl FnOnce(&mut S),
+    restore: impl FnOnce(&mut S),
+) {
+    let first = cluster.settle();
+    save(server);
+    let first = if cluster.candidates[first].is_leader() { first } else { cluster.settle() };
+    let before = cluster.term(first);
+    cluster.releases(first);
+    cluster.candidates[first].signal(Signal::TERM);
+    cluster.candidates.remove(first);
+    let second = cluster.settle();
+    let lost = cluster.term(second);
+    assert!(lost > before);
+    restore(server);
+    until(PATIENCE, "one leads in a later term", || {
+        let terms = cluster.candidates.iter().filter_map(|it| {
+            let status = it.status().filter(|it| it["role"] == "active")?;
+            status["term"].as_u64().filter(|it| *it > lost)
+        });
+        terms.max()
+    });
+    cluster.verdict();
+}
+
+/// Holds back what a watch sends to two candidates, whose leader is killed then: the other one takes over at
+/// most one and a half retry-periods and a request later than with it.
+pub(super) fn survives_a_silent_watch(mut cluster: Cluster, proxy: &Muffled) {
+    let leader = cluster.settle();
+    renews_on(&cluster.candidates[leader]);
+    proxy.muffle(true);
+    renews_on(&cluster.candidates[leader]);
+    let killed = clock::now();
+    cluster.candidates[leader].kill();
+    let (next, after) = cluster.next_leader(killed);
+    assert_eq!(next, 1 - leader);
+    let Timings { lease_duration, retry_period, request_timeout, .. } = cluster.timings;
+    let bound = lease_duration + retry_period * 3 / 2 + request_timeout;
+    // Two of its processes run on a busy machine.
+    assert!(after <= bound + Duration::from_secs(1), "{after:?} > {bound:?}");
+    cluster.records(next);
+    cluster.verdict();
 }

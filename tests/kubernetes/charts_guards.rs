@@ -250,15 +250,6 @@ fn of_etcd() -> Vec<(Value, &'static str)> {
             "etcd.tlsSecret is orders-etcd-tls, and election.storeCaFile, storeCert or storeKey is \
              set: set only one of them",
         ),
-        (
-            with(
-                etcd(),
-                json!({"election": {"leaseDuration": "1s", "renewDeadline": "800ms",
-                    "retryPeriod": "200ms", "requestTimeout": "200ms"}}),
-            ),
-            "election.leaseDuration is 1s, but etcd grants no lease shorter than 2s: set it to at \
-             least 2s",
-        ),
     ]
 }
 

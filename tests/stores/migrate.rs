@@ -8,7 +8,7 @@ use std::time::Duration;
 use tenure::config::FileSettings;
 use tenure::lease::Bid;
 use tenure::store::consul::Consul;
-use tenure::store::etcd::Etcd;
+use tenure::store::etcd;
 use tenure::store::file::FileStore;
 use tenure::store::postgres::Postgres;
 use tenure::store::redis::Redis;
@@ -137,12 +137,12 @@ async fn an_election_moves_from_a_file_to_postgres_and_back() {
 
 #[tokio::test]
 async fn an_election_moves_from_etcd_to_s3_and_back() {
-    let etcd = on_thread(EtcdServer::shared).await;
+    let server = on_thread(EtcdServer::shared).await;
     let s3 = on_thread(S3Server::shared).await;
     let election = "moved-2";
     let from = Election {
-        store: Arc::new(Etcd::open(&etcd.settings(election)).unwrap()),
-        url: etcd.arguments()[1].clone(),
+        store: etcd::open(&server.settings(election)).unwrap(),
+        url: server.arguments()[1].clone(),
     };
     let arguments = s3.arguments();
     let to =
@@ -210,15 +210,15 @@ async fn an_election_moves_from_redis_to_postgres_and_back() {
 #[tokio::test]
 async fn an_election_moves_from_consul_to_etcd_and_back() {
     let consul = on_thread(ConsulServer::shared).await;
-    let etcd = on_thread(EtcdServer::shared).await;
+    let server = on_thread(EtcdServer::shared).await;
     let election = "moved-to-etcd";
     let from = Election {
         store: Arc::new(Consul::open(&consul.settings(election)).unwrap()),
         url: consul.arguments()[1].clone(),
     };
     let to = Election {
-        store: Arc::new(Etcd::open(&etcd.settings(election)).unwrap()),
-        url: etcd.arguments()[1].clone(),
+        store: etcd::open(&server.settings(election)).unwrap(),
+        url: server.arguments()[1].clone(),
     };
     moves(Ground { election, flags: Vec::new(), variables: Vec::new() }, from, to).await;
 }

@@ -10,11 +10,11 @@ use std::time::Duration;
 
 use reqwest::header::HeaderValue;
 
-use super::errors::EtcdError;
 use crate::clock::{self, Moment};
 use crate::config::{EtcdSettings, EtcdUser};
 use crate::http::reconnecting::Reconnecting;
 use crate::store::client::{PERIOD, StoreClient};
+use crate::store::register::RegisterError;
 use crate::store::secret::Secret;
 
 /// A user name and a password.
@@ -76,9 +76,8 @@ impl Access {
 
     /// Returns what to send a request with, from the files as they are now, or as last read if they
     /// cannot be read.
-    pub(super) async fn credentials(&self) -> Result<Credentials, EtcdError> {
-        let client = self.client.current().await;
-        let client = client.map_err(|why| EtcdError::Files(why.to_owned()))?;
+    pub(super) async fn credentials(&self) -> Result<Credentials, RegisterError> {
+        let client = self.client().await?;
         let is_recent = |read: Moment| read.elapsed_max(clock::now()) < PERIOD;
         if !self.last().read.is_some_and(is_recent) {
             self.read().await?;
@@ -90,6 +89,12 @@ impl Access {
             login: last.login.clone().filter(|_| token.is_none()),
             token: token.and_then(|it| it.header.clone()),
         })
+    }
+
+    /// Returns the client, with the files of TLS as they are now.
+    pub(super) async fn client(&self) -> Result<Reconnecting, RegisterError> {
+        let client = self.client.current().await;
+        client.map_err(RegisterError::no_client)
     }
 
     /// Keeps the token of a sign-in; `None` where the cluster has no authentication.
@@ -108,7 +113,7 @@ impl Access {
     }
 
     /// Reads the files of the login, for as long as a request may wait.
-    async fn read(&self) -> Result<(), EtcdError> {
+    async fn read(&self) -> Result<(), RegisterError> {
         let Some([name, password]) = &self.user else { return Ok(()) };
         let login = self.login(name, password).await;
         let mut last = self.last();
@@ -121,8 +126,9 @@ impl Access {
         Ok(())
     }
 
-    async fn login(&self, name: &Secret, password: &Secret) -> Result<Login, EtcdError> {
-        let read = async |it: &Secret| it.read(self.patience).await.map_err(EtcdError::Files);
+    async fn login(&self, name: &Secret, password: &Secret) -> Result<Login, RegisterError> {
+        let read =
+            async |it: &Secret| it.read(self.patience).await.map_err(RegisterError::no_credential);
         Ok(Login { name: read(name).await?, password: read(password).await? })
     }
 
@@ -164,9 +170,10 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("password");
         let access = access(&path);
-        let Err(EtcdError::Files(why)) = access.credentials().await else {
+        let Err(RegisterError::Local(why)) = access.credentials().await else {
             panic!("there is none")
         };
+        let why = why.message;
         assert!(why.contains("failed to read") && why.contains("password"), "{why}");
         std::fs::write(&path, " one \n").unwrap();
         assert_eq!(

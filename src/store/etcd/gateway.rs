@@ -15,12 +15,13 @@ use serde_json::{Value, json};
 use time::OffsetDateTime;
 
 use super::access::{Access, Credentials, Login};
-use super::errors::{self, EtcdError, broken};
-use super::wire::{LeaseAnswer, Plain, Range, SignedIn, Txn};
+use super::errors::{self, broken};
+use super::wire::{Answer, Header, Range, SignedIn, Txn};
 use crate::config::EtcdSettings;
 use crate::http::client::{self, BodyError};
 use crate::store::client::date;
 use crate::store::network::in_time;
+use crate::store::register::RegisterError;
 use crate::store::turns::{Turn, Turns};
 
 /// The longest answer, or line of a watch, that is read. The values here have some hundred bytes.
@@ -29,8 +30,11 @@ pub(super) const LONGEST_ANSWER: usize = 1024 * 1024;
 /// A client of one cluster.
 pub(super) struct Gateway {
     members: Turns,
+    /// The same for watches.
+    watched: Turns,
     access: Access,
-    timeout: Duration,
+    /// The bound on one request.
+    pub(super) bound: Duration,
 }
 
 impl Gateway {
@@ -38,9 +42,10 @@ impl Gateway {
     ///
     /// # Errors
     /// Returns an error if the files of TLS are not usable.
-    pub(super) fn open(settings: &EtcdSettings, timeout: Duration) -> anyhow::Result<Self> {
+    pub(super) fn open(settings: &EtcdSettings, bound: Duration) -> anyhow::Result<Self> {
         let access = Access::open(settings)?;
-        Ok(Self { members: Turns::new(settings.members.clone()), access, timeout })
+        let turns = || Turns::new(settings.members.clone());
+        Ok(Self { members: turns(), watched: turns(), access, bound })
     }
 
     /// Begins a call.
@@ -51,6 +56,16 @@ impl Gateway {
     /// Begins a call to the member of this number.
     pub(super) fn call_to(&self, at: usize) -> Call<'_> {
         Call { gateway: self, turn: self.members.turn_of(at), date: None }
+    }
+
+    /// Begins a watch.
+    pub(super) fn watch(&self) -> Call<'_> {
+        Call { gateway: self, turn: self.watched.turn(), date: None }
+    }
+
+    /// Returns the member of this number, which a watch is on.
+    pub(super) fn turn_of_watch(&self, at: usize) -> Turn<'_> {
+        self.watched.turn_of(at)
     }
 }
 
@@ -64,52 +79,33 @@ pub(super) struct Call<'a> {
 
 impl Call<'_> {
     /// Reads the keys of a range, as a quorum has them now.
-    pub(super) async fn range(&mut self, range: &Value) -> Result<Range, EtcdError> {
+    pub(super) async fn range(&mut self, range: &Value) -> Result<(Header, Range), RegisterError> {
         self.request("kv/range", range).await
     }
 
-    /// Performs `success` if all comparisons hold, else `failure`, in one step.
+    /// Performs changes if all comparisons hold, in one step.
     pub(super) async fn txn(
         &mut self,
         compare: &[Value],
-        success: &[Value],
-        failure: &[Value],
-    ) -> Result<Txn, EtcdError> {
-        let body = json!({"compare": compare, "success": success, "failure": failure});
-        self.request("kv/txn", &body).await
-    }
-
-    /// Grants a lease of this many seconds, or more if the server has a longer minimum.
-    pub(super) async fn grant(&mut self, lease: i64, ttl: i64) -> Result<LeaseAnswer, EtcdError> {
-        let body = json!({"ID": lease.to_string(), "TTL": ttl.to_string()});
-        self.request("lease/grant", &body).await
-    }
-
-    /// Returns how long a lease lasts, in whole seconds, rounded down.
-    pub(super) async fn time_to_live(&mut self, lease: i64) -> Result<LeaseAnswer, EtcdError> {
-        self.request("lease/timetolive", &json!({"ID": lease.to_string()})).await
-    }
-
-    /// Ends a lease, which deletes its keys.
-    pub(super) async fn revoke(&mut self, lease: i64) -> Result<(), EtcdError> {
-        let body = json!({"ID": lease.to_string()});
-        self.request::<Plain>("lease/revoke", &body).await.map(drop)
+        changes: &[Value],
+    ) -> Result<(Header, Txn), RegisterError> {
+        self.request("kv/txn", &json!({"compare": compare, "success": changes})).await
     }
 
     /// Returns the version of the member, which it tells everyone.
-    pub(super) async fn version(&mut self) -> Result<String, EtcdError> {
+    pub(super) async fn version(&mut self) -> Result<String, RegisterError> {
         self.turn.set_answered(false);
         let asked = async {
-            let known = self.gateway.access.credentials().await?;
+            let client = self.gateway.access.client().await?;
             let mut url = self.turn.url();
             url.set_path("/version");
-            let answer = known.client.send(known.client.request(Method::GET, url)).await;
+            let answer = client.send(client.request(Method::GET, url)).await;
             let answer = answer.map_err(|error| broken(&error, self.member()))?;
             let Told { etcdserver } = self.decode(&self.body(answer).await?)?;
             Ok(etcdserver)
         };
         let outcome = self.in_time(asked).await;
-        self.turn.set_answered(is_answer(&outcome));
+        self.turn.answered(&outcome);
         outcome
     }
 
@@ -118,15 +114,16 @@ impl Call<'_> {
         &mut self,
         path: &'static str,
         body: &Value,
-    ) -> Result<T, EtcdError> {
+    ) -> Result<(Header, T), RegisterError> {
         self.turn.set_answered(false);
         let asked = async {
             let answer = self.sent(path, body).await?;
             let date = date(answer.headers());
-            Ok((self.decode(&self.body(answer).await?)?, date))
+            let Answer { header, rest } = self.decode(&self.body(answer).await?)?;
+            Ok(((header, rest), date))
         };
         let outcome = self.in_time(asked).await;
-        self.turn.set_answered(is_answer(&outcome));
+        self.turn.answered(&outcome);
         outcome.map(|(answer, date)| {
             self.date = date;
             answer
@@ -138,11 +135,16 @@ impl Call<'_> {
         &mut self,
         path: &'static str,
         body: &Value,
-    ) -> Result<Response, EtcdError> {
+    ) -> Result<Response, RegisterError> {
         self.turn.set_answered(false);
         let outcome = self.in_time(self.sent(path, body)).await;
-        self.turn.set_answered(is_answer(&outcome));
+        self.turn.answered(&outcome);
         outcome
+    }
+
+    /// Returns the number of the member.
+    pub(super) fn at(&self) -> usize {
+        self.turn.at()
     }
 
     /// Returns host and port of the member.
@@ -152,24 +154,24 @@ impl Call<'_> {
 
     async fn in_time<T>(
         &self,
-        asked: impl Future<Output = Result<T, EtcdError>>,
-    ) -> Result<T, EtcdError> {
-        in_time(self.gateway.timeout, self.member(), asked).await
+        asked: impl Future<Output = Result<T, RegisterError>>,
+    ) -> Result<T, RegisterError> {
+        in_time(self.gateway.bound, self.member(), asked).await
     }
 
     /// Sends a request with a token, where a user is set; signs in first if there is none, and once
     /// more if the server does not know it.
-    async fn sent(&self, path: &str, body: &Value) -> Result<Response, EtcdError> {
+    async fn sent(&self, path: &str, body: &Value) -> Result<Response, RegisterError> {
         let access = &self.gateway.access;
         let mut known = access.credentials().await?;
         let is_fresh = self.sign_in(&mut known).await?;
         match self.post(&known, path, body).await {
-            Err(EtcdError::Token(why)) => {
+            Err(RegisterError::Credential(why)) => {
                 access.distrust(known.token.as_ref());
                 let mut again = access.credentials().await?;
                 // A user that has just signed in, or none, gains nothing by another attempt.
                 if is_fresh || again.login.is_none() {
-                    return Err(EtcdError::Token(why));
+                    return Err(RegisterError::Credential(why));
                 }
                 self.sign_in(&mut again).await?;
                 self.post(&again, path, body).await
@@ -179,12 +181,13 @@ impl Call<'_> {
     }
 
     /// Signs in, if there is a login and no token yet; returns whether it did.
-    async fn sign_in(&self, known: &mut Credentials) -> Result<bool, EtcdError> {
+    async fn sign_in(&self, known: &mut Credentials) -> Result<bool, RegisterError> {
         let Some(login) = known.login.take() else { return Ok(false) };
         let access = &self.gateway.access;
         let token = match self.token(known, &login).await {
             Ok(token) => Some(token),
-            Err(EtcdError::NoAuthentication(_)) => None,
+            // There are no users.
+            Err(RegisterError::Missing(_)) => None,
             Err(error) => {
                 // The password may have been replaced meanwhile.
                 access.distrust(None);
@@ -196,12 +199,16 @@ impl Call<'_> {
         Ok(true)
     }
 
-    async fn token(&self, known: &Credentials, login: &Login) -> Result<HeaderValue, EtcdError> {
+    async fn token(
+        &self,
+        known: &Credentials,
+        login: &Login,
+    ) -> Result<HeaderValue, RegisterError> {
         let body = json!({"name": login.name, "password": login.password});
         let answer = self.post(known, "auth/authenticate", &body).await?;
         let read = self.body(answer).await?;
-        let SignedIn { token, .. } = self.decode(&read)?;
-        let unfit = |_| EtcdError::Invalid(format!("{} gave an unusable token", self.member()));
+        let Answer { rest: SignedIn { token }, .. } = self.decode(&read)?;
+        let unfit = |_| RegisterError::Invalid(format!("{} gave an unusable token", self.member()));
         let mut token = HeaderValue::try_from(token).map_err(unfit)?;
         token.set_sensitive(true);
         Ok(token)
@@ -212,7 +219,7 @@ impl Call<'_> {
         known: &Credentials,
         path: &str,
         body: &Value,
-    ) -> Result<Response, EtcdError> {
+    ) -> Result<Response, RegisterError> {
         let mut url = self.turn.url();
         url.set_path(&format!("/v3/{path}"));
         let mut request =
@@ -232,19 +239,19 @@ impl Call<'_> {
         Err(errors::refused(status.as_u16(), &body, self.member()))
     }
 
-    async fn body(&self, answer: Response) -> Result<Vec<u8>, EtcdError> {
+    async fn body(&self, answer: Response) -> Result<Vec<u8>, RegisterError> {
         client::body(answer, LONGEST_ANSWER).await.map_err(|error| match error {
             BodyError::Broken(error) => broken(&error, self.member()),
-            BodyError::TooLong => EtcdError::Invalid(format!(
+            BodyError::TooLong => RegisterError::Invalid(format!(
                 "the answer of {} is longer than {LONGEST_ANSWER} bytes",
                 self.member()
             )),
         })
     }
 
-    fn decode<T: DeserializeOwned>(&self, body: &[u8]) -> Result<T, EtcdError> {
+    fn decode<T: DeserializeOwned>(&self, body: &[u8]) -> Result<T, RegisterError> {
         serde_json::from_slice(body).map_err(|_| {
-            EtcdError::Invalid(format!(
+            RegisterError::Invalid(format!(
                 "{} did not answer as etcd does: check the address in --store",
                 self.member()
             ))
@@ -256,9 +263,4 @@ impl Call<'_> {
 #[derive(Deserialize)]
 struct Told {
     etcdserver: String,
-}
-
-/// Returns whether the member itself gave this answer, so that another would answer alike.
-fn is_answer<T>(outcome: &Result<T, EtcdError>) -> bool {
-    outcome.as_ref().map_or_else(EtcdError::is_an_answer, |_| true)
 }

@@ -1,181 +1,125 @@
-//! A watch on both keys, which wakes a standby for a release before its next poll, and a leader that
-//! has lost the lease before its next renewal. A renewal, which writes the same claim again, is not of
-//! interest.
+//! A watch on the key, which reports each write with its value: a standby learns of a release before its next
+//! poll, and of each renewal, and a leader of a break.
 //!
-//! It is never evidence of anything. Errors are waited out here, since nothing else handles them.
+//! It is never evidence of anything. Errors are waited out here, since nothing else handles them. Watches go
+//! from member to member apart from requests: one that stays silent, and is dropped for that, is opened anew on
+//! the next.
 
-use std::sync::{MutexGuard, PoisonError};
-use std::time::Duration;
+use reqwest::Response;
 
-use serde_json::json;
-use tokio::time::timeout;
-
-use super::errors::{self, EtcdError, broken};
-use super::gateway::{Call, LONGEST_ANSWER};
-use super::record::Seen;
-use super::wire::{Streamed, Watched};
-use super::{Etcd, Range};
-use crate::lease::{Nonce, StoreError};
+use super::Cluster;
+use super::errors::{self, broken};
+use super::gateway::LONGEST_ANSWER;
+use super::wire::{self, Answer, Event, Streamed, Watched};
+use crate::store::network::NetworkError;
 use crate::store::pause::Pause;
+use crate::store::register::{RegisterError, Slot, Told};
 
-/// How long one watch lasts, after which another is started. A connection may be dead for this long
-/// before that shows; a shorter time costs more requests.
-const LENGTH: Duration = Duration::from_secs(60);
-
-/// What was last received, kept from one [`watch`](Etcd::watch) to the next.
-#[derive(Default)]
-pub(super) struct Noticed {
-    /// The revision up to which everything was received; `None` to begin with the present state.
-    revision: Option<i64>,
-    /// Who holds the lease, and the revision of the last write of the record.
-    news: Option<(Option<Holder>, i64)>,
-}
-
-/// What is of interest of a claim: the acquisition that holds the lease, and whether an operator is
-/// breaking it.
-type Holder = (Nonce, bool);
-
-fn holder(seen: &Seen) -> Option<Holder> {
-    seen.held.as_ref().map(|it| (it.nonce, it.is_breaking))
-}
-
-impl Noticed {
-    /// Records the present state; returns whether it is another than before.
-    fn take(&mut self, seen: &Seen) -> bool {
-        self.revision = Some(seen.revision);
-        self.replace(holder(seen), seen.recorded)
-    }
-
-    fn replace(&mut self, holder: Option<Holder>, recorded: i64) -> bool {
-        let known = self.news.replace((holder, recorded));
-        known != self.news
-    }
-
-    fn held_by(&self) -> Option<Nonce> {
-        self.news.and_then(|(holder, _)| holder).map(|(nonce, _)| nonce)
-    }
-}
-
-/// A stream of messages, one in each line.
-struct Messages<'a> {
-    call: Call<'a>,
-    answer: reqwest::Response,
+/// An open watch: messages, one in each line.
+struct Stream {
+    /// The number of the member.
+    at: usize,
+    answer: Response,
     /// What was read after the last whole line.
     rest: Vec<u8>,
 }
 
-impl Messages<'_> {
-    /// Returns the next message; `None` when the server has ended the stream.
-    async fn next(&mut self) -> Result<Option<Watched>, EtcdError> {
+/// The watch, kept from one [`watch`](Cluster::watch) to the next.
+#[derive(Default)]
+pub(super) struct Watching {
+    /// `None` before the first, and after one that has ended.
+    stream: Option<Stream>,
+    pause: Pause,
+}
+
+impl Cluster {
+    /// Resolves when the key has changed, and first with its present state.
+    pub(super) async fn watch(&self) -> Told {
+        let mut watching = self.watching.lock().await;
         loop {
-            if let Some(end) = self.rest.iter().position(|it| *it == b'\n') {
-                let line: Vec<u8> = self.rest.drain(..=end).collect();
-                if line.trim_ascii().is_empty() {
-                    continue;
+            // Out of its place: a stream that is dropped while it is waited for is of no more use.
+            let told = match watching.stream.take() {
+                Some(stream) => self.next(stream).await,
+                None => self.begin().await,
+            };
+            match told {
+                Ok((value, stream)) => {
+                    watching.stream = Some(stream);
+                    watching.pause.reset();
+                    return Told::of(value.as_deref());
                 }
-                return self.message(&line).map(Some);
-            }
-            if self.rest.len() > LONGEST_ANSWER {
-                return Err(self.invalid());
-            }
-            match self.answer.chunk().await {
-                Ok(Some(chunk)) => self.rest.extend_from_slice(&chunk),
-                Ok(None) => return Ok(None),
-                Err(error) => return Err(broken(&error, self.call.member())),
+                Err(error) => {
+                    tracing::debug!(keys = self.folder(), "the watch ended: {error}");
+                    match error {
+                        RegisterError::Invalid(_) | RegisterError::Denied(_) => {
+                            watching.pause.pass_refused().await;
+                        }
+                        _ => watching.pause.pass().await,
+                    }
+                }
             }
         }
     }
 
-    fn message(&self, line: &[u8]) -> Result<Watched, EtcdError> {
-        let read: Streamed<Watched> = serde_json::from_slice(line).map_err(|_| self.invalid())?;
-        match (read.result, read.error) {
-            (Some(message), None) if !message.canceled => Ok(message),
-            (Some(_), None) => {
-                // The revision was compacted, or the user may not watch.
-                Err(EtcdError::Invalid(format!("{} ended the watch", self.call.member())))
-            }
-            (_, error) => Err(errors::streamed(&error.unwrap_or_default(), self.call.member())),
-        }
+    /// Reads the present state, and watches from it on.
+    async fn begin(&self) -> Result<(Option<Vec<u8>>, Stream), RegisterError> {
+        let mut call = self.gateway.watch();
+        let (header, present) = self.read(&mut call, Slot::Lease).await?;
+        self.answered_by(call.at(), header)?;
+        let mut asked = wire::only(&self.key(Slot::Lease));
+        asked["start_revision"] = (header.revision.0 + 1).to_string().into();
+        let asked = serde_json::json!({"create_request": asked});
+        let answer = call.open_stream("watch", &asked).await?;
+        let stream = Stream { at: call.at(), answer, rest: Vec::new() };
+        Ok((present.map(|it| it.value.0), stream))
     }
 
-    fn invalid(&self) -> EtcdError {
-        EtcdError::Invalid(format!("{} sent what is no message of a watch", self.call.member()))
+    /// Returns the next state of the key. While this is waited for, the member counts as one that does not
+    /// answer.
+    async fn next(&self, mut stream: Stream) -> Result<(Option<Vec<u8>>, Stream), RegisterError> {
+        let mut turn = self.gateway.turn_of_watch(stream.at);
+        turn.set_answered(false);
+        loop {
+            let Answer { header, rest } = stream.message(turn.name()).await?;
+            self.answered_by(stream.at, header)?;
+            // Of several, the last is the present state.
+            if let Some(value) = rest.events.into_iter().next_back().map(Event::into_value) {
+                turn.set_answered(true);
+                return Ok((value, stream));
+            }
+        }
     }
 }
 
-impl Etcd {
-    /// Resolves when a key has changed; returns the acquisition that holds the lease.
-    pub(super) async fn watch(&self) -> Option<Nonce> {
-        let mut pause = Pause::default();
+impl Stream {
+    async fn message(&mut self, member: &str) -> Result<Answer<Watched>, RegisterError> {
         loop {
-            match timeout(LENGTH, self.watch_once()).await {
-                Ok(Ok(true)) => return self.noticed().held_by(),
-                Ok(Ok(false)) => (),
-                Ok(Err(error)) => {
-                    tracing::debug!(keys = self.place(), "the watch ended: {error}");
-                    // The next watch begins with the present state, which shows what was missed.
-                    self.noticed().revision = None;
+            if let Some(end) = self.rest.iter().position(|it| *it == b'\n') {
+                let line: Vec<u8> = self.rest.drain(..=end).collect();
+                if !line.trim_ascii().is_empty() {
+                    return message(&line, member);
                 }
-                // Nothing has changed for so long.
-                Err(_) => {
-                    pause.reset();
-                    continue;
-                }
-            }
-            pause.pass().await;
-        }
-    }
-
-    /// Watches from the last revision on, or reads the present state first. Returns whether something
-    /// has changed; false if the server ended the watch before.
-    async fn watch_once(&self) -> Result<bool, StoreError> {
-        let from = self.noticed().revision;
-        let mut call = self.gateway.call();
-        let from = match from {
-            Some(from) => from,
-            None => {
-                let seen = self.see(&mut call).await?;
-                if self.noticed().take(&seen) {
-                    return Ok(true);
-                }
-                seen.revision
-            }
-        };
-        let mut body = self.both();
-        body["start_revision"] = (from + 1).to_string().into();
-        let answer = call.open_stream("watch", &json!({"create_request": body})).await?;
-        let mut messages = Messages { call, answer, rest: Vec::new() };
-        while let Some(message) = messages.next().await? {
-            if self.hear(message) {
-                return Ok(true);
+            } else if self.rest.len() > LONGEST_ANSWER {
+                return Err(no_message(member));
+            } else {
+                let chunk = self.answer.chunk().await.map_err(|error| broken(&error, member))?;
+                let ended = || NetworkError::Disconnected(format!("{member} ended the watch"));
+                self.rest.extend_from_slice(&chunk.ok_or_else(ended)?);
             }
         }
-        Ok(false)
     }
+}
 
-    /// Records a message; returns whether it tells of a change.
-    fn hear(&self, message: Watched) -> bool {
-        let mut noticed = self.noticed();
-        let mut changed = false;
-        for event in message.events {
-            noticed.revision = noticed.revision.max(Some(event.kv.mod_revision.0));
-            let is_claim = event.kv.key.0 == self.keys.lease.as_bytes();
-            // A deletion has no value, and what is none of Tenure's shows in the read that follows.
-            let kvs = if event.is_deletion() { Vec::new() } else { vec![event.kv] };
-            let Ok(seen) = self.seen(&Range { header: message.header, kvs }) else {
-                changed = true;
-                continue;
-            };
-            let (known, recorded) = noticed.news.unwrap_or_default();
-            changed |= match is_claim {
-                true => noticed.replace(holder(&seen), recorded),
-                false => noticed.replace(known, seen.recorded),
-            };
-        }
-        changed
+fn message(line: &[u8], member: &str) -> Result<Answer<Watched>, RegisterError> {
+    let read: Streamed = serde_json::from_slice(line).map_err(|_| no_message(member))?;
+    match (read.result, read.error) {
+        (Some(message), None) if !message.rest.canceled => Ok(message),
+        // The revision was compacted, perhaps.
+        (Some(_), None) => Err(RegisterError::Unavailable(format!("{member} ended the watch"))),
+        (_, error) => Err(errors::streamed(&error.unwrap_or_default(), member)),
     }
+}
 
-    fn noticed(&self) -> MutexGuard<'_, Noticed> {
-        self.noticed.lock().unwrap_or_else(PoisonError::into_inner)
-    }
+fn no_message(member: &str) -> RegisterError {
+    RegisterError::Invalid(format!("{member} sent what is no message of a watch"))
 }

@@ -29,12 +29,20 @@ impl<'de, T: FromStr> Deserialize<'de> for Number<T> {
 }
 
 /// What every answer begins with.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 pub(super) struct Header {
     pub(super) cluster_id: Number<u64>,
     /// The revision of the key space; absent in answers that do not concern it.
     #[serde(default)]
     pub(super) revision: Number<i64>,
+}
+
+/// An answer.
+#[derive(Debug, Deserialize)]
+pub(super) struct Answer<T> {
+    pub(super) header: Header,
+    #[serde(flatten)]
+    pub(super) rest: T,
 }
 
 /// A key, its value, and what etcd knows of them.
@@ -43,18 +51,13 @@ pub(super) struct Header {
 pub(super) struct KeyValue {
     pub(super) key: Bytes,
     pub(super) value: Bytes,
-    /// The revision at which the key last came into being.
-    pub(super) create_revision: Number<i64>,
     /// The revision at which it was last written.
     pub(super) mod_revision: Number<i64>,
-    /// The lease that deletes the key when it ends; 0 for none.
-    pub(super) lease: Number<i64>,
 }
 
 /// The answer to a range.
 #[derive(Debug, Deserialize)]
 pub(super) struct Range {
-    pub(super) header: Header,
     #[serde(default)]
     pub(super) kvs: Vec<KeyValue>,
 }
@@ -62,73 +65,27 @@ pub(super) struct Range {
 /// The answer to a transaction.
 #[derive(Debug, Deserialize)]
 pub(super) struct Txn {
-    pub(super) header: Header,
-    /// Whether the comparisons held, so that the requests of `success` were performed.
+    /// Whether the comparisons held, so that everything was written.
     #[serde(default)]
     pub(super) succeeded: bool,
-    #[serde(default)]
-    responses: Vec<TxnPart>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct TxnPart {
-    response_range: Option<TxnRange>,
-}
-
-/// The range of a transaction has no header of its own cluster.
-#[derive(Debug, Deserialize)]
-struct TxnRange {
-    #[serde(default)]
-    kvs: Vec<KeyValue>,
-}
-
-impl Txn {
-    /// Returns what the range in the transaction found.
-    pub(super) fn into_range(self) -> Range {
-        let found = self.responses.into_iter().find_map(|it| it.response_range);
-        Range { header: self.header, kvs: found.map(|it| it.kvs).unwrap_or_default() }
-    }
-}
-
-/// The answer to a request about a lease.
-#[derive(Debug, Deserialize)]
-pub(super) struct LeaseAnswer {
-    #[serde(rename = "header")]
-    _header: Header,
-    #[serde(rename = "ID", default)]
-    pub(super) id: Number<i64>,
-    /// In seconds: what was granted, or what is left; not positive for a lease that does not exist.
-    #[serde(rename = "TTL", default)]
-    pub(super) ttl: Number<i64>,
-}
-
-/// The answer to a request of which only the header counts.
-#[derive(Debug, Deserialize)]
-pub(super) struct Plain {
-    #[serde(rename = "header")]
-    _header: Header,
 }
 
 /// The answer to a sign-in.
 #[derive(Debug, Deserialize)]
 pub(super) struct SignedIn {
-    #[serde(rename = "header")]
-    _header: Header,
     pub(super) token: String,
 }
 
 /// One message of a stream: a result or an error.
 #[derive(Debug, Deserialize)]
-pub(super) struct Streamed<T> {
-    pub(super) result: Option<T>,
+pub(super) struct Streamed {
+    pub(super) result: Option<Answer<Watched>>,
     pub(super) error: Option<Value>,
 }
 
 /// A message of a watch.
 #[derive(Debug, Deserialize)]
 pub(super) struct Watched {
-    pub(super) header: Header,
     #[serde(default)]
     pub(super) canceled: bool,
     #[serde(default)]
@@ -141,19 +98,27 @@ pub(super) struct Watched {
 pub(super) struct Event {
     #[serde(rename = "type")]
     kind: String,
-    pub(super) kv: KeyValue,
+    kv: KeyValue,
 }
 
 impl Event {
-    /// Returns whether the key was deleted, by a request or with its lease.
-    pub(super) fn is_deletion(&self) -> bool {
-        self.kind == "DELETE"
+    /// Returns the value that was written; `None` if the key was deleted.
+    pub(super) fn into_value(self) -> Option<Vec<u8>> {
+        (self.kind != "DELETE").then_some(self.kv.value.0)
     }
 }
 
-/// The keys from `first` up to and without `end`.
-pub(super) fn range(first: &str, end: &str) -> Value {
-    json!({"key": base64::encode(first), "range_end": base64::encode(end)})
+/// One key.
+pub(super) fn only(key: &str) -> Value {
+    json!({"key": base64::encode(key)})
+}
+
+/// The names of the first keys of a folder, which ends with a slash.
+pub(super) fn names(folder: &str, most: usize) -> Value {
+    // The first key behind all of this folder.
+    let end = format!("{}0", folder.trim_end_matches('/'));
+    let (key, end) = (base64::encode(folder), base64::encode(end));
+    json!({"key": key, "range_end": end, "keys_only": true, "limit": most.to_string()})
 }
 
 /// A comparison that holds if the key does not exist.
@@ -161,27 +126,19 @@ pub(super) fn is_absent(key: &str) -> Value {
     json!({"target": "CREATE", "key": base64::encode(key), "create_revision": "0"})
 }
 
-/// A comparison that holds if the key was last written at this revision; 0 if it does not exist.
-pub(super) fn is_at(key: &str, revision: i64) -> Value {
-    let revision = revision.to_string();
+/// A comparison that holds if the key was last written at this revision.
+pub(super) fn is_at(key: &str, revision: &str) -> Value {
     json!({"target": "MOD", "key": base64::encode(key), "mod_revision": revision})
 }
 
-/// Writes a key that belongs to no lease.
-pub(super) fn put(key: &str, value: &[u8]) -> Value {
-    json!({"request_put": {"key": base64::encode(key), "value": base64::encode(value)}})
+/// A comparison that holds if the key has this value, in base64.
+pub(super) fn is_value(key: &str, value: &str) -> Value {
+    json!({"target": "VALUE", "key": base64::encode(key), "value": value})
 }
 
-/// Writes a key that ends with a lease.
-pub(super) fn put_under(key: &str, value: &[u8], lease: i64) -> Value {
-    let (key, value) = (base64::encode(key), base64::encode(value));
-    json!({"request_put": {"key": key, "value": value, "lease": lease.to_string()}})
-}
-
-/// Writes the value of a key that exists, and keeps its lease.
-pub(super) fn replace(key: &str, value: &[u8]) -> Value {
-    let (key, value) = (base64::encode(key), base64::encode(value));
-    json!({"request_put": {"key": key, "value": value, "ignore_lease": true}})
+/// Writes a value, in base64.
+pub(super) fn put(key: &str, value: &str) -> Value {
+    json!({"request_put": {"key": base64::encode(key), "value": value}})
 }
 
 /// Deletes a key.
@@ -198,55 +155,32 @@ mod tests {
         let text = r#"{"header":{"cluster_id":"10144879847569953045","revision":"3","raft_term":"2"},
             "kvs":[{"key":"L2E=","create_revision":"2","mod_revision":"3","version":"2","value":"eHg=",
             "lease":"1234567890123456789"},{"key":"L2I="}],"count":"2"}"#;
-        let read: Range = serde_json::from_str(text).unwrap();
+        let read: Answer<Range> = serde_json::from_str(text).unwrap();
         assert_eq!(read.header.cluster_id, Number(10_144_879_847_569_953_045));
-        let first = &read.kvs[0];
+        let [first, second] = &read.rest.kvs[..] else { panic!("{read:?}") };
         assert_eq!((first.key.0.as_slice(), first.value.0.as_slice()), (&b"/a"[..], &b"xx"[..]));
-        assert_eq!((first.create_revision, first.mod_revision), (Number(2), Number(3)));
-        assert_eq!(first.lease, Number(1_234_567_890_123_456_789));
-        assert_eq!(read.kvs[1].lease, Number(0));
-        let gone: LeaseAnswer =
-            serde_json::from_str(r#"{"header":{"cluster_id":"1"},"ID":"5"}"#).unwrap();
-        assert_eq!((gone.id, gone.ttl), (Number(5), Number(0)));
-        let left: LeaseAnswer =
-            serde_json::from_str(r#"{"header":{"cluster_id":"1"},"ID":"5","TTL":"-1"}"#).unwrap();
-        assert_eq!(left.ttl, Number(-1));
-    }
-
-    #[test]
-    fn numbers_of_32_bits_are_numbers() {
-        let header: Header = serde_json::from_str(r#"{"cluster_id":7,"revision":"9"}"#).unwrap();
-        assert_eq!((header.cluster_id, header.revision), (Number(7), Number(9)));
+        assert_eq!((first.mod_revision, second.mod_revision), (Number(3), Number(0)));
+        let text = r#"{"header":{"cluster_id":7,"revision":"9"}}"#;
+        let read: Answer<Txn> = serde_json::from_str(text).unwrap();
+        assert_eq!((read.header.cluster_id, read.header.revision), (Number(7), Number(9)));
+        assert!(!read.rest.succeeded);
     }
 
     #[test]
     fn an_answer_without_a_cluster_is_none_of_etcd() {
         for text in ["{}", r#"{"header":{}}"#, r#"{"header":{"cluster_id":"x"}}"#, "[]", "null"] {
-            assert!(serde_json::from_str::<Range>(text).is_err(), "{text}");
-            assert!(serde_json::from_str::<Txn>(text).is_err(), "{text}");
-            assert!(serde_json::from_str::<LeaseAnswer>(text).is_err(), "{text}");
+            assert!(serde_json::from_str::<Answer<Range>>(text).is_err(), "{text}");
+            assert!(serde_json::from_str::<Answer<Txn>>(text).is_err(), "{text}");
         }
-    }
-
-    #[test]
-    fn a_transaction_shows_what_its_range_found() {
-        let text = r#"{"header":{"cluster_id":"1","revision":"3"},"succeeded":true,"responses":[
-            {"response_put":{"header":{"revision":"3"}}},
-            {"response_range":{"header":{"revision":"3"},"kvs":[{"key":"L2E="}],"count":"1"}}]}"#;
-        let txn: Txn = serde_json::from_str(text).unwrap();
-        assert!(txn.succeeded);
-        assert_eq!(txn.into_range().kvs.len(), 1);
-        let text = r#"{"header":{"cluster_id":"1"},"responses":[{"response_range":{}}]}"#;
-        let txn: Txn = serde_json::from_str(text).unwrap();
-        assert!(!txn.succeeded && txn.into_range().kvs.is_empty());
     }
 
     #[test]
     fn the_events_of_a_watch_are_writes_and_deletions() {
         let text = r#"{"result":{"header":{"cluster_id":"1","revision":"4"},"events":[
-            {"kv":{"key":"L2E="}},{"type":"DELETE","kv":{"key":"L2E=","mod_revision":"4"}}]}}"#;
-        let read: Streamed<Watched> = serde_json::from_str(text).unwrap();
-        let events = read.result.unwrap().events;
-        assert_eq!(events.iter().map(Event::is_deletion).collect::<Vec<_>>(), [false, true]);
+            {"kv":{"key":"L2E=","value":"eHg="}},{"type":"DELETE","kv":{"key":"L2E=","mod_revision":"4"}}]}}"#;
+        let read: Streamed = serde_json::from_str(text).unwrap();
+        let events = read.result.unwrap().rest.events;
+        let values: Vec<_> = events.into_iter().map(Event::into_value).collect();
+        assert_eq!(values, [Some(b"xx".to_vec()), None]);
     }
 }

@@ -5,8 +5,11 @@ use std::time::Duration;
 
 use time::OffsetDateTime;
 
-use super::{Body, Register, RegisterError, Slot, Trials, foreign, proof};
+use super::{Body, Register, RegisterError, Slot, foreign};
+#[cfg(any(feature = "gcs", feature = "mongodb", feature = "s3"))]
+use super::{Trials, proof};
 use crate::clock::{self, Moment};
+#[cfg(any(feature = "gcs", feature = "mongodb", feature = "s3"))]
 use crate::lease::Cause;
 use crate::store::Finding;
 use crate::store::finding::{Findings, TIMED, of_timings};
@@ -30,6 +33,7 @@ pub(in crate::store) const CREDENTIAL: &str = "credential";
 const BUCKET: &str = "bucket";
 #[cfg(any(feature = "gcs", feature = "s3"))]
 const OBJECT: &str = "object";
+#[cfg(any(feature = "gcs", feature = "mongodb", feature = "s3"))]
 pub(in crate::store) const CONDITIONS: &str = "conditional writes";
 #[cfg(any(feature = "gcs", feature = "s3"))]
 pub(in crate::store) const VERSIONING: &str = "versioning";
@@ -70,13 +74,15 @@ impl Words {
 pub(in crate::store) struct Examination<'a, R> {
     pub(in crate::store) register: &'a R,
     pub(in crate::store) findings: Findings,
+    /// How to give the rights; else a page lists them.
+    pub(in crate::store) grant: Option<String>,
     words: Words,
 }
 
 impl<'a, R: Register> Examination<'a, R> {
     /// Begins a report on a register whose requests may take longer than usual.
     pub(in crate::store) fn new(register: &'a R, words: Words) -> Self {
-        Self { register, findings: Findings::new(words.subjects), words }
+        Self { register, findings: Findings::new(words.subjects), grant: None, words }
     }
 
     /// Reads the value of the election; returns whether that is allowed, and the value is of Tenure.
@@ -143,7 +149,8 @@ impl<'a, R: Register> Examination<'a, R> {
             }
             RegisterError::Denied(_) => {
                 self.reached(true);
-                let remedy = format!("give the rights that {} lists", self.words.page);
+                let listed = || format!("give the rights that {} lists", self.words.page);
+                let remedy = self.grant.clone().unwrap_or_else(listed);
                 self.findings.failed(self.words.holder, detail, &remedy);
             }
             RegisterError::Invalid(_) | RegisterError::Missing(_) | RegisterError::Condition(_) => {
@@ -164,7 +171,25 @@ impl<'a, R: Register> Examination<'a, R> {
         }
     }
 
+    /// Reports whether values in a place can be written.
+    #[cfg(any(feature = "consul", feature = "etcd"))]
+    pub(in crate::store) fn rights(
+        &mut self,
+        subject: &'static str,
+        place: &str,
+        tried: Result<(), RegisterError>,
+    ) {
+        let Err(error) = tried else {
+            return self.findings.passed(subject, format!("reads and writes keys in {place}"));
+        };
+        let check = || "check the cluster, and run `tenure doctor` again".to_owned();
+        let is_denied = matches!(error, RegisterError::Denied(_));
+        let remedy = self.grant.clone().filter(|_| is_denied).unwrap_or_else(check);
+        self.findings.failed(subject, error.to_string(), &remedy);
+    }
+
     /// Proves that conditions are honoured, in a race too.
+    #[cfg(any(feature = "gcs", feature = "mongodb", feature = "s3"))]
     pub(in crate::store) async fn conditions(&mut self) {
         let is_raced = self.register.trials() == Trials::InARace;
         let mut proof = proof::in_order(self.register).await.map(drop);

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use azure_core::base64;
@@ -9,6 +10,7 @@ use rustix::process::{Signal, kill_process};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tenure::config::{EtcdSettings, EtcdUser, SecretSource};
+use tenure::store::{LeaseAdmin, etcd};
 use url::Url;
 
 use crate::blocking;
@@ -17,6 +19,7 @@ use crate::processes::process::{Process, until};
 use crate::processes::tool::run;
 use crate::stores::bids::REQUEST_TIMEOUT;
 use crate::stores::certificates::Certificates;
+use crate::stores::register_lock::RegisterServer;
 use crate::stores::servers::{PATIENCE, Shared, SharedServer};
 
 /// The prefix of all elections.
@@ -173,6 +176,25 @@ impl EtcdServer {
         (0..self.members.len()).for_each(|at| self.becomes_ready(at));
     }
 
+    /// Keeps a copy of the data of the only member, which restarts.
+    pub fn save(&mut self) {
+        self.copy("m0", "saved");
+    }
+
+    /// Replaces the data of the only member by the copy, as a restore from a snapshot does; it restarts.
+    pub fn restore(&mut self) {
+        self.copy("saved", "m0");
+    }
+
+    fn copy(&mut self, from: &str, to: &str) {
+        self.kill(0..1);
+        let [from, to] = [from, to].map(|it| self.home.path().join(it));
+        let _ = std::fs::remove_dir_all(&to);
+        let copied = Command::new("cp").arg("-a").args([from, to]).status();
+        assert!(copied.expect("cp runs").success());
+        self.restart(0..1);
+    }
+
     /// Returns the number of the member that leads the cluster.
     pub fn leader(&self) -> usize {
         until(PATIENCE, "etcd has a leader", || {
@@ -307,6 +329,45 @@ impl EtcdServer {
     /// Returns a directory of the cluster's life.
     pub fn home(&self) -> &Path {
         self.home.path()
+    }
+}
+
+impl EtcdServer {
+    /// Returns the key of an election's value, or of the term alone.
+    fn key(election: &str, name: &str) -> Value {
+        json!({"key": base64::encode(format!("/{PREFIX}/{election}/{name}"))})
+    }
+
+    /// Returns the value of a key of an election; `None` if there is none.
+    pub fn get(&self, election: &str, name: &str) -> Option<Vec<u8>> {
+        let found = self.ask("/v3/kv/range", &Self::key(election, name));
+        let found = found["kvs"].get(0)?;
+        Some(base64::decode(found["value"].as_str().unwrap_or_default()).expect("base64"))
+    }
+}
+
+impl RegisterServer for EtcdServer {
+    fn open(&self, election: &str) -> Arc<dyn LeaseAdmin> {
+        etcd::open(&self.settings(election)).expect("the settings are good")
+    }
+
+    fn bytes(&self, election: &str) -> Vec<u8> {
+        let all = ["record", "term"].map(|it| self.get(election, it).unwrap_or_default());
+        all.join(&b'\n')
+    }
+
+    fn value(&self, election: &str) -> Vec<u8> {
+        self.get(election, "record").unwrap_or_default()
+    }
+
+    fn put(&self, election: &str, value: &str) {
+        let mut body = Self::key(election, "record");
+        body["value"] = base64::encode(value).into();
+        self.ask("/v3/kv/put", &body);
+    }
+
+    fn delete(&self, election: &str) {
+        self.ask("/v3/kv/deleterange", &Self::key(election, "record"));
     }
 }
 

@@ -11,7 +11,7 @@ use tenure::config::{FileSettings, KubernetesSettings};
 use tenure::store::LeaseAdmin;
 use tenure::store::azure::Azure;
 use tenure::store::consul::Consul;
-use tenure::store::etcd::Etcd;
+use tenure::store::etcd;
 use tenure::store::file::FileStore;
 use tenure::store::gcs;
 use tenure::store::kubernetes::Kubernetes;
@@ -296,7 +296,7 @@ impl ServerCourse {
     pub fn etcd() -> Self {
         let server = EtcdServer::shared();
         let settings = move |name: &str| server.settings(name);
-        Self::new("etcd", Model::ETCD, settings, |it| Arc::new(Etcd::open(it).expect(GOOD)))
+        Self::new("etcd", Model::REGISTER, settings, |it| etcd::open(it).expect(GOOD))
     }
 
     /// `gs:` on an emulator.

@@ -11,7 +11,10 @@ use super::bids::{A, B, bid_on, news, soon};
 const QUIET: Duration = Duration::from_millis(700);
 
 /// Checks that each change of hands is told, and no renewal.
-pub async fn tells_of_each_change_of_hands(leader: &impl LeaseAdmin, standby: &impl LeaseAdmin) {
+pub async fn tells_of_each_change_of_hands(
+    leader: &(impl LeaseAdmin + ?Sized),
+    standby: &(impl LeaseAdmin + ?Sized),
+) {
     assert_eq!(soon(news(standby)).await, None, "it begins with the present state");
     let a = bid_on(leader, A).await;
     soon(leader.acquire(&a)).await.unwrap();
