@@ -26,6 +26,7 @@ use crate::http::client::BodyError;
 mod credential;
 mod doctor;
 mod errors;
+mod file;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzzing;
 mod identity;

@@ -161,6 +161,11 @@ pub trait Register: Send + Sync + 'static {
     /// Returns how its conditions are tried before the first bid.
     fn trials(&self) -> Trials;
 
+    /// Names public reports of servers that do not honour conditions, to end a message.
+    fn reports(&self) -> &'static str {
+        ""
+    }
+
     /// Draws a number that no other write has.
     fn draw(&self) -> Nonce {
         Nonce(Uuid::new_v4().as_u128())

@@ -42,6 +42,7 @@ async fn nobody_leads_on_a_server_that_ignores_conditions() {
         (Fault::IgnoresAbsence, "_trial although it existed"),
         (Fault::IgnoresTags, "on the condition of a state that was over"),
         (Fault::OneTag, "names two states of the object"),
+        (Fault::ChecksFirst, "of 8 writes of the object"),
     ] {
         let settings = at(&careless::start(fault), settings.clone());
         let store = open(&settings);
@@ -59,6 +60,39 @@ async fn nobody_leads_on_a_server_that_ignores_conditions() {
     let honest = open(&at(&careless::start(Fault::None), settings));
     let first = bid_on(&*honest, A).await;
     soon(honest.acquire(&first)).await.expect("the same server without a fault");
+}
+
+#[tokio::test]
+async fn a_server_that_refuses_conditions_that_hold_is_named_as_one() {
+    let settings = shared().await.settings("refusing");
+    let store = open(&at(&careless::start(Fault::Refuses), settings));
+    let first = bid_on(&*store, A).await;
+    let (cause, message) = failure(soon(store.acquire(&first)).await);
+    assert_eq!(cause, Cause::Settings, "{message}");
+    for words in ["refused 5 times", "on a condition that held", "slatedb#1818"] {
+        assert!(message.contains(words), "{message}");
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_compares_the_tag_without_quotes_is_used_with_them_off() {
+    let settings = shared().await.settings("unquoted");
+    let store = open(&at(&careless::start(Fault::Unquoted), settings));
+    for _ in 0..2 {
+        let mut bid = bid_on(&*store, A).await;
+        bid.written = soon(store.acquire(&bid)).await.unwrap().version;
+        soon(store.write_term(&bid, 1)).await.unwrap();
+        bid.written = None;
+        for _ in 0..2 {
+            bid.written = soon(store.renew(&bid)).await.unwrap();
+        }
+        let late = bid.clone();
+        soon(store.release(&bid)).await.unwrap();
+        let refused = soon(store.renew(&late)).await.unwrap_err();
+        assert!(refused.failure().message.contains("modified concurrently"), "{refused}");
+    }
+    let found = store.examine().await;
+    assert_eq!(finding(&found, "conditional writes").verdict, Verdict::Passed, "{found:?}");
 }
 
 /// The conditions are signed, so that the server sees that they are missing.

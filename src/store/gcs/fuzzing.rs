@@ -1,5 +1,6 @@
 //! Fuzz target for what a server, or somebody in its place, answers, and for files of credentials.
 
+use super::file::CredentialFile;
 use super::{errors, identity};
 use crate::lease::StoreError;
 use crate::lease::text::is_printable;
@@ -16,7 +17,7 @@ pub fn gcs_answer(data: &[u8]) {
         assert!(message.chars().all(is_printable), "{message}");
         assert!(matches!(failed, StoreError::Unknown(_)), "{failed:?}");
     }
-    if let Ok(file) = identity::CredentialFile::read(data) {
+    if let Ok(file) = CredentialFile::read(data) {
         for url in file.servers() {
             let host = url.host_str().unwrap_or_default();
             let is_near = ["127.", "[::1]", "localhost"].iter().any(|it| host.contains(it));

@@ -1,8 +1,6 @@
 //! Services that give tokens of Google for a while: its token service for the key of a service account or
 //! the login of a user, its Security Token Service for the token of another cloud or cluster, the metadata
 //! server of a machine or pod. Each is asked once; `renewed` repeats it.
-//!
-//! The formats are those of AIP-4110 to AIP-4117 at google.aip.dev.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -19,8 +17,8 @@ use serde_json::{Value, json};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 use tokio::time::timeout;
-use url::Host;
 
+use super::file::{CredentialFile, CredentialSource, ExternalAccount};
 use crate::clock;
 use crate::config::{GoogleCredential, StoreTls};
 use crate::files::{SmallFile, reason};
@@ -46,6 +44,9 @@ const LARGEST: usize = 64 * 1024;
 /// What the token is for: reading and writing objects.
 const SCOPE: &str = "https://www.googleapis.com/auth/devstorage.read_write";
 
+/// What a token is for with which another identity is asked for.
+const CLOUD: &str = "https://www.googleapis.com/auth/cloud-platform";
+
 /// The token service for users.
 const TOKENS: &str = "https://oauth2.googleapis.com/token";
 
@@ -63,58 +64,6 @@ enum IdentitySource {
     Machine(Url),
 }
 
-/// The file of a credential.
-#[derive(Deserialize)]
-#[serde(tag = "type", rename_all = "snake_case")]
-pub(super) enum CredentialFile {
-    ServiceAccount {
-        client_email: String,
-        private_key: String,
-        #[serde(default)]
-        private_key_id: String,
-        token_uri: Url,
-    },
-    AuthorizedUser {
-        client_id: String,
-        client_secret: String,
-        refresh_token: String,
-        #[serde(default)]
-        token_uri: Option<Url>,
-    },
-    ExternalAccount(Box<ExternalAccount>),
-}
-
-/// An identity of another cloud or cluster.
-#[derive(Deserialize)]
-pub(super) struct ExternalAccount {
-    audience: String,
-    subject_token_type: String,
-    token_url: Url,
-    #[serde(default)]
-    service_account_impersonation_url: Option<Url>,
-    credential_source: CredentialSource,
-}
-
-/// Where the token of another cloud or cluster is.
-#[derive(Deserialize)]
-pub(super) struct CredentialSource {
-    #[serde(default)]
-    file: Option<PathBuf>,
-    #[serde(default)]
-    url: Option<Url>,
-    #[serde(default)]
-    headers: serde_json::Map<String, Value>,
-    #[serde(default)]
-    format: Format,
-}
-
-/// Whether it is there as it is, or in a field of JSON.
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct Format {
-    subject_token_field_name: Option<String>,
-}
-
 /// What a token service answers.
 #[derive(Deserialize)]
 struct Given {
@@ -128,53 +77,6 @@ struct Given {
 struct Lent {
     access_token: String,
     expire_time: String,
-}
-
-impl CredentialFile {
-    /// Reads a file, or returns what is wrong with it.
-    pub(super) fn read(content: &[u8]) -> Result<Self, String> {
-        let json: Value =
-            serde_json::from_slice(content).map_err(|_| "it is not JSON".to_owned())?;
-        let kind = json["type"].as_str().unwrap_or_default().to_owned();
-        let file: Self = serde_json::from_value(json).map_err(|error| {
-            let known = ["service_account", "authorized_user", "external_account"];
-            match known.contains(&kind.as_str()) {
-                true => format!("a credential of the type {kind} is incomplete: {error}"),
-                false => format!("its type {kind:?} is none of {}", known.join(", ")),
-            }
-        })?;
-        match file.servers().into_iter().find(|it| !is_private(it)) {
-            Some(url) => Err(format!(
-                "it names {}, which is not reached by https",
-                url.host_str().unwrap_or("no host")
-            )),
-            None => Ok(file),
-        }
-    }
-
-    /// Returns the servers that it names.
-    pub(super) fn servers(&self) -> Vec<&Url> {
-        match self {
-            Self::ServiceAccount { token_uri, .. } => vec![token_uri],
-            Self::AuthorizedUser { token_uri, .. } => token_uri.iter().collect(),
-            Self::ExternalAccount(it) => {
-                let lent = it.service_account_impersonation_url.iter();
-                let more = lent.chain(&it.credential_source.url);
-                std::iter::once(&it.token_url).chain(more).collect()
-            }
-        }
-    }
-}
-
-/// Returns whether nobody between can read what is sent there: by https, or to this machine.
-fn is_private(url: &Url) -> bool {
-    let is_near = match url.host() {
-        Some(Host::Domain(name)) => name == "localhost",
-        Some(Host::Ipv4(address)) => address.is_loopback(),
-        Some(Host::Ipv6(address)) => address.is_loopback(),
-        None => false,
-    };
-    url.scheme() == "https" || url.scheme() == "http" && is_near
 }
 
 impl Identity {
@@ -196,7 +98,7 @@ impl Identity {
     }
 
     /// Asks for a token, once; returns when it expires too.
-    pub(super) async fn fetch(&self) -> Result<(String, OffsetDateTime), Failure> {
+    pub(super) async fn fetch(&self) -> Result<Token, Failure> {
         let bound = match self.source {
             IdentitySource::File(_) => BOUND,
             IdentitySource::Machine(_) => MACHINE_BOUND,
@@ -221,7 +123,7 @@ impl Identity {
         })
     }
 
-    async fn ask(&self) -> Result<(String, OffsetDateTime), String> {
+    async fn ask(&self) -> Result<Token, String> {
         let client = self.client.current().await?;
         match &self.source {
             IdentitySource::Machine(endpoint) => {
@@ -239,17 +141,21 @@ impl Identity {
                 let content = SmallFile::new(path, LARGEST as u64).read(READ_BOUND).await;
                 let content =
                     content.map_err(|error| format!("cannot read it: {}", reason(&error)))?;
-                of_file(&client, CredentialFile::read(&content)?).await
+                of_file(&client, CredentialFile::read(&content)?, SCOPE).await
             }
         }
     }
 }
 
-/// Asks with what a file has.
+/// A token, and when it expires.
+type Token = (String, OffsetDateTime);
+
+/// Asks with what a file has, for a token that may be used for this.
 async fn of_file(
     client: &Reconnecting,
     file: CredentialFile,
-) -> Result<(String, OffsetDateTime), String> {
+    scope: &str,
+) -> Result<Token, String> {
     let form = |url: Url, pairs: &[(&str, &str)]| {
         client
             .request(Method::POST, url)
@@ -260,7 +166,7 @@ async fn of_file(
         CredentialFile::ServiceAccount { client_email, private_key, private_key_id, token_uri } => {
             let now = clock::now().date().unix_timestamp();
             let claims = json!({
-                "iss": client_email, "scope": SCOPE, "aud": token_uri.as_str(),
+                "iss": client_email, "scope": scope, "aud": token_uri.as_str(),
                 "iat": now, "exp": now.saturating_add(SIGNED_FOR),
             });
             let assertion = signed(&private_key, &private_key_id, &claims)?;
@@ -278,76 +184,111 @@ async fn of_file(
             ];
             given(&answer(client, form(token_uri.map_or_else(usual, Ok)?, &pairs)).await?)
         }
-        CredentialFile::ExternalAccount(it) => {
-            let ExternalAccount {
-                audience,
-                subject_token_type,
-                token_url,
-                service_account_impersonation_url,
-                credential_source,
-            } = *it;
-            let subject = credential_source.token(client).await?;
-            // Another identity is lent by a service of the whole cloud.
-            let scope = match service_account_impersonation_url {
-                Some(_) => "https://www.googleapis.com/auth/cloud-platform",
-                None => SCOPE,
-            };
-            let pairs = [
-                ("grant_type", "urn:ietf:params:oauth:grant-type:token-exchange"),
-                ("audience", audience.as_str()),
-                ("scope", scope),
-                ("requested_token_type", "urn:ietf:params:oauth:token-type:access_token"),
-                ("subject_token", subject.as_str()),
-                ("subject_token_type", subject_token_type.as_str()),
-            ];
-            let exchanged = given(&answer(client, form(token_url, &pairs)).await?)?;
-            let Some(url) = service_account_impersonation_url else { return Ok(exchanged) };
-            let asked = client
-                .request(Method::POST, url)
-                .header(AUTHORIZATION, format!("Bearer {}", exchanged.0))
-                .header(CONTENT_TYPE, "application/json")
-                .body(json!({"scope": [SCOPE], "lifetime": "3600s"}).to_string());
-            let Lent { access_token, expire_time } =
-                serde_json::from_slice(&answer(client, asked).await?)
-                    .map_err(|_| "the answer has no token".to_owned())?;
-            let end = OffsetDateTime::parse(&expire_time, &Rfc3339)
-                .map_err(|_| "the answer has no date of expiry".to_owned())?;
-            Ok((access_token, end))
+        CredentialFile::ExternalAccountAuthorizedUser {
+            client_id,
+            client_secret,
+            refresh_token,
+            token_url,
+        } => {
+            let pairs =
+                [("grant_type", "refresh_token"), ("refresh_token", refresh_token.as_str())];
+            let asked = form(token_url, &pairs).basic_auth(client_id, Some(client_secret));
+            given(&answer(client, asked).await?)
         }
+        CredentialFile::ImpersonatedServiceAccount {
+            service_account_impersonation_url,
+            delegates,
+            source_credentials,
+        } => {
+            let (source, _) = Box::pin(of_file(client, *source_credentials, CLOUD)).await?;
+            let wanted = json!({"scope": [scope], "delegates": delegates, "lifetime": "3600s"});
+            lent(client, service_account_impersonation_url, &source, &wanted).await
+        }
+        CredentialFile::ExternalAccount(it) => of_another_cloud(client, *it, scope).await,
     }
 }
 
-impl CredentialSource {
-    /// Returns the token of another cloud or cluster, which replaces it before it expires.
-    async fn token(&self, client: &Reconnecting) -> Result<String, String> {
-        let content = match (&self.file, &self.url) {
-            (Some(path), _) => {
-                let read = SmallFile::new(path, LARGEST as u64).read(READ_BOUND).await;
-                read.map_err(|error| {
-                    format!("failed to read the token in {}: {}", path.display(), reason(&error))
-                })?
+/// Exchanges the token of another cloud or cluster, and asks for another identity with that, if the file
+/// names one.
+async fn of_another_cloud(
+    client: &Reconnecting,
+    account: ExternalAccount,
+    scope: &str,
+) -> Result<Token, String> {
+    let subject = token_of(&account.credential_source, client).await?;
+    // Another identity is lent by a service of the whole cloud.
+    let exchanged = if account.service_account_impersonation_url.is_some() { CLOUD } else { scope };
+    let options = account.workforce_pool_user_project.map(|it| json!({"userProject": it}));
+    let options = options.map(|it| it.to_string());
+    let mut pairs = vec![
+        ("grant_type", "urn:ietf:params:oauth:grant-type:token-exchange"),
+        ("audience", account.audience.as_str()),
+        ("scope", exchanged),
+        ("requested_token_type", "urn:ietf:params:oauth:token-type:access_token"),
+        ("subject_token", subject.as_str()),
+        ("subject_token_type", account.subject_token_type.as_str()),
+    ];
+    pairs.extend(
+        options.as_deref().filter(|_| account.client_id.is_none()).map(|it| ("options", it)),
+    );
+    let mut asked = client
+        .request(Method::POST, account.token_url)
+        .header(CONTENT_TYPE, "application/x-www-form-urlencoded")
+        .body(query(&pairs));
+    if let Some(id) = account.client_id {
+        asked = asked.basic_auth(id, Some(account.client_secret));
+    }
+    let exchanged = given(&answer(client, asked).await?)?;
+    let Some(url) = account.service_account_impersonation_url else { return Ok(exchanged) };
+    let lifetime = account.service_account_impersonation.token_lifetime_seconds.unwrap_or(3_600);
+    let wanted = json!({"scope": [scope], "lifetime": format!("{lifetime}s")});
+    lent(client, url, &exchanged.0, &wanted).await
+}
+
+/// Asks for the identity of a service account, which whoever has this token may use.
+async fn lent(
+    client: &Reconnecting,
+    url: Url,
+    token: &str,
+    wanted: &Value,
+) -> Result<Token, String> {
+    let asked = client
+        .request(Method::POST, url)
+        .header(AUTHORIZATION, format!("Bearer {token}"))
+        .header(CONTENT_TYPE, "application/json")
+        .body(wanted.to_string());
+    let Lent { access_token, expire_time } = serde_json::from_slice(&answer(client, asked).await?)
+        .map_err(|_| "the answer has no token".to_owned())?;
+    let end = OffsetDateTime::parse(&expire_time, &Rfc3339)
+        .map_err(|_| "the answer has no date of expiry".to_owned())?;
+    Ok((access_token, end))
+}
+
+/// Returns the token of another cloud or cluster, which replaces it before it expires.
+async fn token_of(source: &CredentialSource, client: &Reconnecting) -> Result<String, String> {
+    let content = match (&source.file, &source.url) {
+        (Some(path), _) => {
+            let read = SmallFile::new(path, LARGEST as u64).read(READ_BOUND).await;
+            read.map_err(|error| {
+                format!("failed to read the token in {}: {}", path.display(), reason(&error))
+            })?
+        }
+        (None, Some(url)) => {
+            let mut asked = client.request(Method::GET, url.clone());
+            for (name, value) in &source.headers {
+                asked = asked.header(name, value.as_str().unwrap_or_default());
             }
-            (None, Some(url)) => {
-                let mut asked = client.request(Method::GET, url.clone());
-                for (name, value) in &self.headers {
-                    asked = asked.header(name, value.as_str().unwrap_or_default());
-                }
-                answer(client, asked).await?
-            }
-            (None, None) => {
-                return Err(
-                    "its source is neither a file nor a URL, which Tenure does not use".to_owned()
-                );
-            }
-        };
-        let text = String::from_utf8(content).map_err(|_| "the token is not text".to_owned())?;
-        match &self.format.subject_token_field_name {
-            None => Ok(text.trim().to_owned()),
-            Some(field) => {
-                let json: Value = serde_json::from_str(&text).unwrap_or_default();
-                let token = json[field].as_str().map(str::to_owned);
-                token.ok_or_else(|| format!("the file of the token has no field {field}"))
-            }
+            answer(client, asked).await?
+        }
+        (None, None) => return Err("its token has no source".to_owned()),
+    };
+    let text = String::from_utf8(content).map_err(|_| "the token is not text".to_owned())?;
+    match &source.format.subject_token_field_name {
+        None => Ok(text.trim().to_owned()),
+        Some(field) => {
+            let json: Value = serde_json::from_str(&text).unwrap_or_default();
+            let token = json[field].as_str().map(str::to_owned);
+            token.ok_or_else(|| format!("the file of the token has no field {field}"))
         }
     }
 }
@@ -389,7 +330,7 @@ async fn answer(client: &Reconnecting, request: RequestBuilder) -> Result<Vec<u8
 }
 
 /// Reads the answer of a token service.
-pub(super) fn given(body: &[u8]) -> Result<(String, OffsetDateTime), String> {
+pub(super) fn given(body: &[u8]) -> Result<Token, String> {
     let Given { access_token, expires_in } =
         serde_json::from_slice(body).map_err(|_| "the answer has no token".to_owned())?;
     let life = time::Duration::seconds(i64::from(expires_in));
@@ -401,43 +342,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_of_another_type_or_server_is_refused() {
-        for (content, words) in [
-            ("", "it is not JSON"),
-            (r#"{"type": "gdch_service_account"}"#, "is none of service_account, authorized_user"),
-            (r#"{"type": "service_account"}"#, "of the type service_account is incomplete"),
-            (
-                r#"{"type": "service_account", "client_email": "e", "private_key": "k", "token_uri": "http://h/t"}"#,
-                "it names h, which is not reached by https",
-            ),
-        ] {
-            let why = CredentialFile::read(content.as_bytes()).err().expect("it is refused");
-            assert!(why.contains(words), "{why}");
-        }
-    }
-
-    #[test]
     fn a_key_that_cannot_sign_is_explained() {
         let claims = json!({});
         assert!(signed("key", "1", &claims).unwrap_err().contains("is not PEM"));
         let pem = "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n";
         assert!(signed(pem, "1", &claims).unwrap_err().contains("is not of RSA"));
-    }
-
-    #[test]
-    fn secrets_are_sent_by_https_or_to_this_machine_alone() {
-        for (url, expected) in [
-            ("https://h/t", true),
-            ("http://localhost:1/t", true),
-            ("http://127.0.0.2/t", true),
-            ("http://[::1]/t", true),
-            ("http://h/t", false),
-            ("http://10.0.0.1/t", false),
-            ("http://[fe80::1]/t", false),
-            ("ftp://localhost/t", false),
-        ] {
-            assert_eq!(is_private(&Url::parse(url).unwrap()), expected, "{url}");
-        }
     }
 
     #[test]

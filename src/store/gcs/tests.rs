@@ -264,6 +264,37 @@ async fn the_token_of_another_cloud_is_exchanged_and_an_identity_lent_for_it() {
     assert_eq!(asked[2].header("authorization"), Some("Bearer exchanged"));
 }
 
+/// The requests are those of google-auth-library for `gcloud auth application-default login
+/// --impersonate-service-account` and for a login of a workforce pool.
+#[tokio::test]
+async fn a_login_of_a_workforce_pool_lends_the_identity_of_a_service_account() {
+    let server = Server::start().await;
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("credential");
+    let at = |path: &str| server.url.join(path).unwrap().to_string();
+    let file = json!({
+        "type": "impersonated_service_account",
+        "service_account_impersonation_url": at("lend"),
+        "delegates": ["one"],
+        "source_credentials": {
+            "type": "external_account_authorized_user", "client_id": "id",
+            "client_secret": "secret", "refresh_token": "r", "token_url": at("refresh"),
+        },
+    });
+    std::fs::write(&path, file.to_string()).unwrap();
+    let identity = Identity::open(&GoogleCredential::File(path)).unwrap().unwrap();
+    let lent = json!({"accessToken": "lent", "expireTime": "2026-11-26T12:00:00Z"});
+    server.says([token("refreshed"), (200, lent)]);
+    assert_eq!(identity.fetch().await.unwrap().0, "lent");
+    let asked = server.asked();
+    assert_eq!(&*asked[0].line, "POST /refresh");
+    assert_eq!(asked[0].body, "grant_type=refresh_token&refresh_token=r");
+    assert_eq!(asked[0].header("authorization"), Some("Basic aWQ6c2VjcmV0"));
+    assert_eq!(asked[1].header("authorization"), Some("Bearer refreshed"));
+    let wanted: Value = serde_json::from_str(&asked[1].body).unwrap();
+    assert_eq!(wanted["delegates"], json!(["one"]));
+}
+
 #[tokio::test]
 async fn a_server_that_cannot_be_reached_fails_the_examination() {
     let server = Server::start().await;

@@ -59,7 +59,7 @@ pub(super) async fn in_order(register: &impl Register) -> Result<Trial, StoreErr
     // If there is none, this creates it, and a second time must not.
     let created = put(register, If::Absent, None).await?;
     if created.is_some() && put(register, If::Absent, None).await?.is_some() {
-        return Err(ignores(&format!("created {place} although it existed")));
+        return Err(ignores(register, &format!("created {place} although it existed")));
     }
     let mut trial = match created {
         Some(created) => created,
@@ -74,16 +74,17 @@ pub(super) async fn in_order(register: &impl Register) -> Result<Trial, StoreErr
             continue;
         };
         if written.tag == trial.tag {
-            return Err(ignores(&format!("names two states of {place} alike")));
+            return Err(ignores(register, &format!("names two states of {place} alike")));
         }
         if put(register, If::Tagged(&trial.tag), None).await?.is_some() {
-            return Err(ignores(&format!(
-                "wrote {place} on the condition of a state that was over"
-            )));
+            return Err(ignores(
+                register,
+                &format!("wrote {place} on the condition of a state that was over"),
+            ));
         }
         return Ok(written);
     }
-    Err(if is_same { refuses(&place) } else { busy(&place) })
+    Err(if is_same { refuses(register) } else { busy(&place) })
 }
 
 /// Tries the conditions in a race, and leaves a note of it in the value.
@@ -100,15 +101,18 @@ pub(super) async fn in_a_race(register: &impl Register) -> Result<(), StoreError
         let is_written = |it: &usize| matches!(race[*it], Ok(Some(_)));
         let winners = (0..RACERS).filter(is_written).count();
         if winners > 1 {
-            return Err(ignores(&format!(
-                "did {winners} of {RACERS} writes of {place} at the same time on the condition of one \
+            return Err(ignores(
+                register,
+                &format!(
+                    "did {winners} of {RACERS} writes of {place} at the same time on the condition of one \
                  state"
-            )));
+                ),
+            ));
         }
         let found = present_value(register).await?;
         let ours = bodies.iter().position(|it| found.body.as_ref() == Ok(it));
         if ours.is_some_and(|it| matches!(race[it], Ok(None))) {
-            return Err(ignores(&format!("did a write of {place} that it had refused")));
+            return Err(ignores(register, &format!("did a write of {place} that it had refused")));
         }
         if winners == 1 && ours.as_ref().is_some_and(is_written) {
             let raced = found.date.and_then(|it| u64::try_from(it.unix_timestamp()).ok());
@@ -145,7 +149,7 @@ async fn put(
 async fn present_value(register: &impl Register) -> Result<Tagged, StoreError> {
     register.get(Slot::Trial).await?.ok_or_else(|| {
         let place = register.place(Slot::Trial);
-        ignores(&format!("said both that {place} exists and that it does not"))
+        ignores(register, &format!("said both that {place} exists and that it does not"))
     })
 }
 
@@ -168,19 +172,22 @@ fn busy(place: &str) -> StoreError {
     StoreError::Unknown(Failure::new(Cause::Unavailable, message))
 }
 
-fn refuses(place: &str) -> StoreError {
+fn refuses(register: &impl Register) -> StoreError {
+    let place = register.place(Slot::Trial);
     let message = format!(
         "the server refused {ATTEMPTS} times to write {place} on a condition that held, without which nobody \
-         can lead: use a server that honours conditions, without a proxy that changes or compresses values"
+         can lead: use a server that honours conditions, without a proxy that changes or compresses values{}",
+        register.reports()
     );
     StoreError::Unknown(Failure::new(Cause::Settings, message))
 }
 
-fn ignores(what: &str) -> StoreError {
+fn ignores(register: &impl Register, what: &str) -> StoreError {
     let message = format!(
         "the server does not honour the conditions of writes, so that several instances could lead at \
          the same time, and none does: it {what}; use a server that honours them, without a proxy that \
-         removes them"
+         removes them{}",
+        register.reports()
     );
     StoreError::Unknown(Failure::new(Cause::Settings, message))
 }

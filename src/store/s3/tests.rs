@@ -149,6 +149,8 @@ async fn an_object_is_written_on_a_condition_that_is_signed() {
     }
     let no_key = || error("NoSuchKey");
     server.says([(412, "", error("PreconditionFailed")), (412, "", error("PreconditionFailed"))]);
+    // The read that shows whether the condition holds.
+    server.says([(200, "\"2\"", "{}".to_owned())]);
     server.says([(404, "", no_key()), (404, "", no_key())]);
     assert_eq!(put(Slot::Lease, If::Absent).await, Ok(None));
     assert_eq!(put(Slot::Lease, If::Tagged("\"1\"")).await, Ok(None));

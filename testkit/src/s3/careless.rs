@@ -16,9 +16,18 @@ pub enum Fault {
     IgnoresTags,
     /// It has one ETag for all states of an object.
     OneTag,
+    /// It checks a condition, and writes 30 ms later without another look.
+    ChecksFirst,
+    /// It refuses each condition on a state.
+    Refuses,
+    /// It compares a condition with the ETag without its quotes.
+    Unquoted,
     /// Nothing.
     None,
 }
+
+/// The time from check to write.
+const PUBLISHES_AFTER: std::time::Duration = std::time::Duration::from_millis(30);
 
 /// The objects: the number of their last write, and their content.
 type Objects = Mutex<HashMap<String, (u64, Vec<u8>)>>;
@@ -37,6 +46,7 @@ fn answer(request: &Message, fault: Fault, objects: &Objects) -> (u16, u64, Vec<
     let text = String::from_utf8_lossy(&request.bytes).into_owned();
     let mut line = text.split(' ');
     let (method, key) = (line.next().unwrap_or_default(), line.next().unwrap_or_default());
+    let published = objects;
     let mut objects = objects.lock().unwrap_or_else(PoisonError::into_inner);
     let found = objects.get(key).cloned();
     let missing = b"<Error><Code>NoSuchKey</Code></Error>".to_vec();
@@ -45,13 +55,23 @@ fn answer(request: &Message, fault: Fault, objects: &Objects) -> (u16, u64, Vec<
         return found.map_or((404, 0, missing), |(number, content)| (200, tag(number), content));
     }
     let number = found.as_ref().map_or(0, |it| it.0);
-    let is_stale =
-        request.header("if-match").is_some_and(|it| it != format!("\"{}\"", tag(number)));
+    let present = match fault {
+        Fault::Unquoted => tag(number).to_string(),
+        Fault::Refuses => String::new(),
+        _ => format!("\"{}\"", tag(number)),
+    };
+    let is_stale = request.header("if-match").is_some_and(|it| it != present);
     let exists = request.header("if-none-match").is_some() && found.is_some();
     if is_stale && fault != Fault::IgnoresTags || exists && fault != Fault::IgnoresAbsence {
         return (412, 0, b"<Error><Code>PreconditionFailed</Code></Error>".to_vec());
     }
     let content = text.split_once("\r\n\r\n").map_or("", |it| it.1).as_bytes().to_vec();
-    objects.insert(key.to_owned(), (number + 1, content));
-    (200, tag(number + 1), Vec::new())
+    if fault == Fault::ChecksFirst {
+        drop(objects);
+        std::thread::sleep(PUBLISHES_AFTER);
+        objects = published.lock().unwrap_or_else(PoisonError::into_inner);
+    }
+    let number = objects.get(key).map_or(0, |it| it.0) + 1;
+    objects.insert(key.to_owned(), (number, content));
+    (200, tag(number), Vec::new())
 }
