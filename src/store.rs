@@ -7,7 +7,7 @@
 //! store answered.
 //!
 //! Stores differ in three ways:
-//! - *Where the time is counted.* By the store (Azure, Consul, PostgreSQL, Redis,
+//! - *Where the time is counted.* By the store (Azure, PostgreSQL, Redis,
 //!   ZooKeeper, a file on one host), or by each observer:
 //!   [`Snapshot::claim`] tells whether the lease has changed since the last read.
 //! - *Where the term comes from.* [`LeaseStore::write_term`] returns it, whether it is a number of
@@ -225,7 +225,7 @@ pub fn open(settings: &Settings) -> anyhow::Result<Arc<dyn LeaseAdmin>> {
         StoreSettings::Azure(azure) => Arc::new(azure::Azure::open(azure.as_ref().clone())?),
         StoreSettings::Kubernetes(lease) => Arc::new(kubernetes::Kubernetes::open(lease)?),
         #[cfg(feature = "consul")]
-        StoreSettings::Consul(it) => Arc::new(consul::Consul::open(it)?),
+        StoreSettings::Consul(it) => consul::open(it)?,
         #[cfg(not(feature = "consul"))]
         StoreSettings::Consul(_) => anyhow::bail!("this build does not have the store consul:"),
         #[cfg(feature = "etcd")]

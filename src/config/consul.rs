@@ -5,15 +5,11 @@ use std::time::Duration;
 
 use url::Url;
 
-use super::faults::Warning;
 use super::reader::Reader;
 use super::secret::{self, SecretSource};
 use super::store_tls::StoreTls;
 use super::store_url::Address;
 use super::table::CONSUL_CREDENTIALS;
-
-/// The longest time for which Consul keeps a lock from others after its session has ended.
-const LONGEST_LOCK_DELAY: Duration = Duration::from_secs(60);
 
 /// Settings of `consul:`.
 #[derive(Clone, Debug)]
@@ -59,20 +55,6 @@ impl Reader<'_> {
             tls,
             request_timeout: request_timeout?,
         })
-    }
-
-    /// Warns of a lease that Consul does not keep from others for its whole length.
-    pub(super) fn warn_of_lock_delay(&mut self, lease_duration: Duration) {
-        if lease_duration > LONGEST_LOCK_DELAY {
-            self.warnings.push(Warning {
-                subject: "lease-duration",
-                problem: "is longer than 60s, for which Consul keeps the lock of a session from others that was \
-                          ended before its time, such as when the agent leaves that it was created at: two \
-                          instances may lead then"
-                    .to_owned(),
-                remedy: "set lease-duration to 60s or less".to_owned(),
-            });
-        }
     }
 }
 

@@ -200,13 +200,9 @@ impl Reader<'_> {
         let limits = match store {
             Some(StoreUrl::Azure { .. }) => Limits::Azure,
             Some(StoreUrl::Kubernetes { .. }) => Limits::Kubernetes,
-            Some(StoreUrl::Consul { .. }) => Limits::Consul,
             Some(StoreUrl::Gcs { .. }) => Limits::Gcs,
             _ => Limits::None,
         };
-        if limits == Limits::Consul {
-            self.warn_of_lock_delay(timings.lease_duration);
-        }
         let stop = stop_timeout.filter(|_| self.verb == Verb::Exec);
         for Broken { setting, others, mut problem } in timings::check(&timings, limits, stop) {
             let parts = [&others[..], &[setting]].concat();

@@ -43,8 +43,6 @@ pub(super) enum Limits {
     Azure,
     /// Whole seconds.
     Kubernetes,
-    /// Whole seconds from 10 to a day.
-    Consul,
     /// Any, but no more than one write in two seconds.
     Gcs,
 }
@@ -89,7 +87,7 @@ pub(super) fn check(timings: &Timings, limits: Limits, stop: Option<Duration>) -
     let of_store = match limits {
         Limits::None | Limits::Gcs => None,
         Limits::Azure => azure(timings, stop),
-        Limits::Kubernetes | Limits::Consul => whole_seconds(timings, limits, stop),
+        Limits::Kubernetes => kubernetes(timings, stop),
     };
     all.extend(of_store.map(|it| broken("lease-duration", &[], it)));
     if let Some((name, problem)) = renewals(timings, limits, stop) {
@@ -186,7 +184,7 @@ fn margin(timings: &Timings, limits: Limits, stop: Option<Duration>) -> Option<P
         let lease = shortest_lease(timings.renew_deadline, limits);
         let or = match limits {
             Limits::Azure if lease > AZURE.1 => String::new(),
-            Limits::Azure | Limits::Kubernetes | Limits::Consul | Limits::Gcs | Limits::None => {
+            Limits::Azure | Limits::Kubernetes | Limits::Gcs | Limits::None => {
                 format!(", or lease-duration to at least {}", format(lease))
             }
         };
@@ -197,44 +195,19 @@ fn margin(timings: &Timings, limits: Limits, stop: Option<Duration>) -> Option<P
     Some(Problem::new(problem, remedy))
 }
 
-/// Checks the lease-duration for a store that counts whole seconds from a minimum.
-fn whole_seconds(timings: &Timings, limits: Limits, stop: Option<Duration>) -> Option<Problem> {
-    let lease = timings.lease_duration;
-    let (shortest, whose) = (
-        shortest(limits),
-        match limits {
-            Limits::Consul => "a session in Consul",
-            _ => "a Lease in Kubernetes",
-        },
-    );
-    let problem = if lease < shortest {
-        format!("is shorter than {}, the minimum of {whose}", format(shortest))
-    } else if lease > longest(limits) {
-        format!("is longer than {}, the maximum of {whose}", format(longest(limits)))
+/// Checks the lease-duration of a Lease, which counts whole seconds.
+fn kubernetes(timings: &Timings, stop: Option<Duration>) -> Option<Problem> {
+    let (lease, second) = (timings.lease_duration, Duration::from_secs(1));
+    let problem = if lease < second {
+        "is shorter than 1s, the minimum of a Lease in Kubernetes"
     } else if lease.subsec_nanos() > 0 {
-        format!("is not a whole number of seconds, which {whose} requires")
+        "is not a whole number of seconds, which a Lease in Kubernetes requires"
     } else {
         return None;
     };
-    let down = Duration::from_secs(lease.as_secs()).clamp(shortest, longest(limits));
-    let second = Duration::from_secs(1);
-    Some(Problem::new(problem, nearest(timings, [down, down + second], limits, stop)))
-}
-
-/// Returns the shortest lease of a store that counts whole seconds.
-fn shortest(limits: Limits) -> Duration {
-    Duration::from_secs(match limits {
-        Limits::Consul => 10,
-        _ => 1,
-    })
-}
-
-/// Returns the longest one.
-fn longest(limits: Limits) -> Duration {
-    match limits {
-        Limits::Consul => Duration::from_secs(24 * 60 * 60),
-        _ => Duration::MAX,
-    }
+    let down = Duration::from_secs(lease.as_secs()).max(second);
+    let leases = [down, down + second];
+    Some(Problem::new(problem, nearest(timings, leases, Limits::Kubernetes, stop)))
 }
 
 fn azure(timings: &Timings, stop: Option<Duration>) -> Option<Problem> {
@@ -291,10 +264,7 @@ fn proposal(timings: &Timings, limits: Limits, stop: Option<Duration>) -> String
         Limits::None => timings.lease_duration.max(SHORTEST * 100),
         // With the proportions of the defaults, the retry-period is 2 s.
         Limits::Gcs => timings.lease_duration.max(GCS_PERIOD * 15 / 2),
-        Limits::Kubernetes | Limits::Consul => {
-            let whole = Duration::from_secs(timings.lease_duration.as_secs());
-            whole.clamp(shortest(limits), longest(limits))
-        }
+        Limits::Kubernetes => Duration::from_secs(timings.lease_duration.as_secs().max(1)),
         Limits::Azure => {
             Duration::from_secs(timings.lease_duration.clamp(AZURE.0, AZURE.1).as_secs())
         }

@@ -136,6 +136,7 @@ fn shutdown(settings: &Settings, environment: &Environment) -> Option<Warning> {
 fn short_lease(settings: &Settings) -> Option<Warning> {
     let (servers, seconds) = match settings.store {
         StoreSettings::Etcd(_) => ("etcd", 3),
+        StoreSettings::Consul(_) => ("Consul", 10),
         _ => return None,
     };
     let (lease, least) = (settings.timings.lease_duration, Duration::from_secs(seconds));

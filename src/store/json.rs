@@ -9,7 +9,7 @@ use crate::lease::{Candidate, Nonce, Record, Successor};
 
 /// The format that this version reads and writes, but for registers; its presence marks a value as one of
 /// Tenure.
-#[cfg(any(feature = "consul", feature = "zookeeper"))]
+#[cfg(feature = "zookeeper")]
 pub(super) const FORMAT: u64 = 1;
 
 /// The largest term that is written: one above would have no successor.

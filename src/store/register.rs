@@ -36,7 +36,13 @@ use crate::lease::{
 };
 
 mod body;
-#[cfg(any(feature = "etcd", feature = "gcs", feature = "mongodb", feature = "s3"))]
+#[cfg(any(
+    feature = "consul",
+    feature = "etcd",
+    feature = "gcs",
+    feature = "mongodb",
+    feature = "s3"
+))]
 pub(super) mod doctor;
 mod error;
 #[cfg(any(test, fuzzing))]
@@ -508,7 +514,13 @@ fn grant(record: Record, (version, written): (Version, Written)) -> Grant {
 
 /// Returns those of the names that an election may have, sorted, at most [`MOST_LISTED`](super::MOST_LISTED): neither those of
 /// trials, nor what others or the server itself keep beside them.
-#[cfg(any(feature = "etcd", feature = "gcs", feature = "mongodb", feature = "s3"))]
+#[cfg(any(
+    feature = "consul",
+    feature = "etcd",
+    feature = "gcs",
+    feature = "mongodb",
+    feature = "s3"
+))]
 pub(super) fn elections<'a>(names: impl Iterator<Item = &'a str>) -> Vec<String> {
     let is_plain = |it: u8| it.is_ascii_lowercase() || it.is_ascii_digit();
     let is_election = |it: &&str| {

@@ -1,4 +1,3 @@
-//! A real Consul: one server or three, with or without TLS and access control, and a lock in it.
+//! A real Consul: one server or three, with or without TLS and access control.
 
-pub mod lock;
 pub mod server;

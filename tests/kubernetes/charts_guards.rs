@@ -213,7 +213,6 @@ fn of_redis() -> Vec<(Value, &'static str)> {
 }
 
 fn of_consul() -> Vec<(Value, &'static str)> {
-    let timed = |lease: &str| with(consul(), json!({"election": {"leaseDuration": lease}}));
     vec![
         (
             with(consul(), json!({"consul": {"addresses": []}})),
@@ -222,15 +221,6 @@ fn of_consul() -> Vec<(Value, &'static str)> {
         (
             with(consul(), json!({"consul": {"tlsSecret": ""}})),
             "consul.clientCertificate is true, and consul.tlsSecret is empty: set it to the Secret",
-        ),
-        (
-            with(consul(), json!({"election": {"leaseDuration": "9s", "renewDeadline": "7s"}})),
-            "election.leaseDuration is 9s, but Consul accepts 10s to 24h: set it within this range",
-        ),
-        (timed("25h"), "election.leaseDuration is 25h, but Consul accepts 10s to 24h"),
-        (
-            timed("20500ms"),
-            "election.leaseDuration is 20500ms, but the store consul accepts only whole seconds",
         ),
     ]
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tenure::config::FileSettings;
 use tenure::lease::Bid;
-use tenure::store::consul::Consul;
+use tenure::store::consul;
 use tenure::store::etcd;
 use tenure::store::file::FileStore;
 use tenure::store::postgres::Postgres;
@@ -209,12 +209,12 @@ async fn an_election_moves_from_redis_to_postgres_and_back() {
 
 #[tokio::test]
 async fn an_election_moves_from_consul_to_etcd_and_back() {
-    let consul = on_thread(ConsulServer::shared).await;
+    let from = on_thread(ConsulServer::shared).await;
     let server = on_thread(EtcdServer::shared).await;
     let election = "moved-to-etcd";
     let from = Election {
-        store: Arc::new(Consul::open(&consul.settings(election)).unwrap()),
-        url: consul.arguments()[1].clone(),
+        store: consul::open(&from.settings(election)).unwrap(),
+        url: from.arguments()[1].clone(),
     };
     let to = Election {
         store: etcd::open(&server.settings(election)).unwrap(),

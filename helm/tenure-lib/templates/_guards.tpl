@@ -141,7 +141,7 @@
 {{- if lt (sub $lease $deadline) $margin -}}
   {{- fail (printf "election.renewDeadline is %s, which leaves less than %vms until the end of election.leaseDuration, %s: lower it to at most %vms, or raise election.leaseDuration" $e.renewDeadline $margin $e.leaseDuration (sub $lease $margin)) -}}
 {{- end -}}
-{{- if and (has $kind (list "azure" "consul" "kubernetes")) (ne (mod $lease 1000) 0) -}}
+{{- if and (has $kind (list "azure" "kubernetes")) (ne (mod $lease 1000) 0) -}}
   {{- fail (printf "election.leaseDuration is %s, but the store %s accepts only whole seconds: set it to %vs" $e.leaseDuration $kind (div (add $lease 999) 1000)) -}}
 {{- end -}}
 {{- if and (eq $kind "azure") (or (lt $lease 15000) (gt $lease 60000)) -}}
@@ -149,9 +149,6 @@
 {{- end -}}
 {{- if and (eq $kind "gs") (lt $retry 2000) -}}
   {{- fail (printf "election.retryPeriod is %s, and Google Cloud Storage throttles writes of one object beyond about one in a second: set it to at least 2s" $e.retryPeriod) -}}
-{{- end -}}
-{{- if and (eq $kind "consul") (or (lt $lease 10000) (gt $lease 86400000)) -}}
-  {{- fail (printf "election.leaseDuration is %s, but Consul accepts 10s to 24h: set it within this range" $e.leaseDuration) -}}
 {{- end -}}
 {{- if and $e.health (gt (include "tenure.milliseconds" $e.healthTimeout | int64) (include "tenure.milliseconds" $e.healthInterval | int64)) -}}
   {{- fail (printf "election.healthTimeout is %s, longer than election.healthInterval, %s: lower it" $e.healthTimeout $e.healthInterval) -}}

@@ -10,15 +10,15 @@ use reqwest::{Method, Response, StatusCode};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use time::OffsetDateTime;
-use uuid::Uuid;
 
-use super::errors::{self, ConsulError, broken};
+use super::errors::{self, broken};
 use super::token;
-use super::wire::{self, Created, Entry, Session, Txn, Undone};
+use super::wire::{Done, Entry, Txn, Undone};
 use crate::config::ConsulSettings;
 use crate::http::client::{self, BodyError};
 use crate::store::client::{StoreClient, date};
 use crate::store::network::in_time;
+use crate::store::register::RegisterError;
 use crate::store::renewed::Renewed;
 use crate::store::turns::{Turn, Turns};
 
@@ -27,17 +27,6 @@ const LONGEST_ANSWER: usize = 1024 * 1024;
 
 const TOKEN: HeaderName = HeaderName::from_static("x-consul-token");
 const INDEX: HeaderName = HeaderName::from_static("x-consul-index");
-
-/// The outcome of a transaction.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum Changed {
-    /// Everything was done.
-    Done,
-    /// Nothing was, since the key is not as it was read.
-    Not,
-    /// Nothing was, since Consul keeps the lock of a session that has ended from others.
-    Delayed,
-}
 
 /// The answer to a blocking query.
 pub(super) struct Waited {
@@ -49,9 +38,12 @@ pub(super) struct Waited {
 /// A client of one cluster.
 pub(super) struct Api {
     servers: Turns,
+    /// The same for watches.
+    watched: Turns,
     client: StoreClient,
     token: Option<Renewed<HeaderValue>>,
-    timeout: Duration,
+    /// The bound on one request.
+    bound: Duration,
 }
 
 impl Api {
@@ -59,18 +51,24 @@ impl Api {
     ///
     /// # Errors
     /// Returns an error if the files of TLS are not usable.
-    pub(super) fn open(settings: &ConsulSettings, timeout: Duration) -> anyhow::Result<Self> {
+    pub(super) fn open(settings: &ConsulSettings, bound: Duration) -> anyhow::Result<Self> {
         Ok(Self {
             servers: Turns::new(settings.servers.clone()),
-            client: StoreClient::open(settings.tls.as_ref(), timeout)?,
-            token: settings.token.as_ref().map(|it| token::open(it, timeout)),
-            timeout,
+            watched: Turns::new(settings.servers.clone()),
+            client: StoreClient::open(settings.tls.as_ref(), bound)?,
+            token: settings.token.as_ref().map(|it| token::open(it, bound)),
+            bound,
         })
     }
 
     /// Begins a call.
     pub(super) fn call(&self) -> Call<'_> {
         Call { api: self, turn: self.servers.turn(), date: None }
+    }
+
+    /// Begins a query of a watch.
+    pub(super) fn watch(&self) -> Call<'_> {
+        Call { api: self, turn: self.watched.turn(), date: None }
     }
 
     /// Begins a call to the server of this number.
@@ -89,25 +87,34 @@ pub(super) struct Call<'a> {
 
 impl Call<'_> {
     /// Reads a key, as a quorum has it now.
-    pub(super) async fn get(&mut self, key: &str) -> Result<Option<Entry>, ConsulError> {
-        let got = self.request(Method::GET, &format!("kv/{key}"), "consistent", None).await?;
-        self.entry(key, &got).map(|it| it.entry)
+    pub(super) async fn get(&mut self, key: &str) -> Result<Option<Entry>, RegisterError> {
+        self.present(key).await.map(|it| it.entry)
     }
 
-    /// Waits until a key is written after this index, or for this long.
+    /// Reads a key, as a quorum has it now, with the index to wait from.
+    pub(super) async fn present(&mut self, key: &str) -> Result<Waited, RegisterError> {
+        let got = self.request(Method::GET, &format!("kv/{key}"), "consistent", None).await?;
+        self.entry(key, &got)
+    }
+
+    /// Waits until a key is written after this index, or for this long, and a sixteenth longer as the server
+    /// draws it.
     pub(super) async fn wait(
         &mut self,
         key: &str,
         index: u64,
         time: Duration,
-    ) -> Result<Waited, ConsulError> {
-        let query = format!("index={index}&wait={}s", time.as_secs());
-        let got = self.send(Method::GET, &format!("kv/{key}"), &query, None).await?;
+    ) -> Result<Waited, RegisterError> {
+        self.turn.set_answered(false);
+        let (query, path) =
+            (format!("index={index}&wait={}s", time.as_secs()), format!("kv/{key}"));
+        let (bound, server) = (time + time / 16 + self.api.bound, self.turn.name());
+        let got = in_time(bound, server, self.send(Method::GET, &path, &query, None)).await?;
         self.entry(key, &got)
     }
 
     /// Lists what follows the prefix in the keys, up to the next slash.
-    pub(super) async fn list(&mut self, prefix: &str) -> Result<Vec<String>, ConsulError> {
+    pub(super) async fn list(&mut self, prefix: &str) -> Result<Vec<String>, RegisterError> {
         let query = "keys&separator=/";
         let got = self.request(Method::GET, &format!("kv/{prefix}"), query, None).await?;
         match got.status {
@@ -116,103 +123,43 @@ impl Call<'_> {
         }
     }
 
-    /// Creates a session.
-    pub(super) async fn create_session(
-        &mut self,
-        name: &str,
-        ttl: Duration,
-    ) -> Result<Uuid, ConsulError> {
-        let body = wire::session(name, ttl);
-        let created: Created = self.put("session/create", Some(&body)).await?;
-        Ok(created.id)
-    }
-
-    /// Counts the TTL of a session anew; returns whether there is such a session, as far as the server knows.
-    pub(super) async fn renew_session(&mut self, session: Uuid) -> Result<bool, ConsulError> {
-        let path = format!("session/renew/{session}");
-        let got = self.request(Method::PUT, &path, "", None).await?;
-        if got.status == StatusCode::NOT_FOUND {
-            return Ok(false);
-        }
-        let renewed: Vec<Session> = self.success(&got)?;
-        match renewed.as_slice() {
-            [it] if it.id == session => Ok(true),
-            _ => Err(self.invalid("renewed another session than it was asked for")),
-        }
-    }
-
-    /// Reads a session.
-    pub(super) async fn session(&mut self, session: Uuid) -> Result<Option<Session>, ConsulError> {
-        let path = format!("session/info/{session}");
-        let got = self.request(Method::GET, &path, "consistent", None).await?;
-        let found: Vec<Session> = self.success(&got)?;
-        Ok(found.into_iter().find(|it| it.id == session))
-    }
-
-    /// Ends a session, which frees what it has locked.
-    pub(super) async fn destroy_session(&mut self, session: Uuid) -> Result<(), ConsulError> {
-        self.put::<bool>(&format!("session/destroy/{session}"), None).await.map(drop)
-    }
-
-    /// Ends a session that has locked nothing. It would end by itself too.
-    pub(super) async fn tidy_up(&mut self, session: Uuid) {
-        if let Err(error) = self.destroy_session(session).await {
-            tracing::debug!("a session of Consul is left to end by itself: {error}");
-        }
-    }
-
-    /// Performs all operations in one step, or none of them.
-    pub(super) async fn txn(&mut self, operations: &[Value]) -> Result<Changed, ConsulError> {
+    /// Performs all operations in one step, or none of them. Returns the index that the first key has then, or
+    /// `None` if it is not as its condition says.
+    pub(super) async fn txn(&mut self, operations: &[Value]) -> Result<Option<u64>, RegisterError> {
         let body = Value::from(operations);
         let got = self.request(Method::PUT, "txn", "", Some(&body)).await?;
         if got.status == StatusCode::CONFLICT {
             let answer: Txn = self.decode(&got)?;
-            return self.undone(&answer.errors.unwrap_or_default());
+            return self.undone(&answer.errors.unwrap_or_default()).map(|()| None);
         }
         let answer: Txn = self.success(&got)?;
-        let results = answer.results.unwrap_or_default();
-        let unlike = || self.invalid("answered a transaction with what it was not asked for");
-        if answer.errors.is_some_and(|it| !it.is_empty()) || !is_of(operations, &results) {
-            return Err(unlike());
-        }
-        Ok(Changed::Done)
-    }
-
-    /// Returns why a transaction was not performed.
-    fn undone(&self, errors: &[Undone]) -> Result<Changed, ConsulError> {
-        const NOT_AS_READ: [&str; 5] = [
-            "current modify index",
-            "doesn't exist",
-            "exists",
-            "is already held",
-            "isn't held, or is held by another session",
-        ];
-        let is = |words: &str| errors.iter().any(|it| it.what.contains(words));
-        let (what, server) = (errors.first().map_or("", |it| it.what.as_str()), self.server());
-        if let Some(denied) = errors.iter().find(|it| is_denied(&it.what)) {
-            self.distrust();
-            return Err(errors::refused(403, denied.what.as_bytes(), server));
-        }
-        match () {
-            () if is("due to lock delay") => Ok(Changed::Delayed),
-            // A session that is needed has ended.
-            () if is("invalid session") || NOT_AS_READ.iter().any(|it| is(it)) => Ok(Changed::Not),
-            () => Err(errors::refused(500, what.as_bytes(), server)),
+        let written = written(operations, &answer.results.unwrap_or_default());
+        match written.filter(|_| answer.errors.is_none_or(|it| it.is_empty())) {
+            Some(index) => Ok(Some(index)),
+            None => Err(self.invalid("answered a transaction with what it was not asked for")),
         }
     }
 
-    /// Sends a request that changes something, and reads the answer to it.
-    pub(super) async fn put<T: DeserializeOwned>(
-        &mut self,
-        path: &str,
-        body: Option<&Value>,
-    ) -> Result<T, ConsulError> {
-        let got = self.request(Method::PUT, path, "", body).await?;
-        self.success(&got)
+    /// Returns why a transaction was not performed, unless it is for its condition.
+    fn undone(&self, errors: &[Undone]) -> Result<(), RegisterError> {
+        match errors {
+            [Undone { op_index: 0, what }] if what.contains("index is stale") => Ok(()),
+            [Undone { what, .. }, ..] if is_denied(what) => {
+                self.distrust();
+                Err(errors::refused(403, what.as_bytes(), self.server()))
+            }
+            errors => {
+                let what = errors.first().map_or("", |it| it.what.as_str());
+                Err(errors::refused(500, what.as_bytes(), self.server()))
+            }
+        }
     }
 
     /// Asks for what needs no leader.
-    pub(super) async fn ask<T: DeserializeOwned>(&mut self, path: &str) -> Result<T, ConsulError> {
+    pub(super) async fn ask<T: DeserializeOwned>(
+        &mut self,
+        path: &str,
+    ) -> Result<T, RegisterError> {
         let got = self.request(Method::GET, path, "", None).await?;
         self.success(&got)
     }
@@ -229,9 +176,9 @@ impl Call<'_> {
         path: &str,
         query: &str,
         body: Option<&Value>,
-    ) -> Result<Got, ConsulError> {
+    ) -> Result<Got, RegisterError> {
         self.turn.set_answered(false);
-        let (bound, server) = (self.api.timeout, self.turn.name());
+        let (bound, server) = (self.api.bound, self.turn.name());
         in_time(bound, server, self.send(method, path, query, body)).await
     }
 
@@ -242,13 +189,9 @@ impl Call<'_> {
         path: &str,
         query: &str,
         body: Option<&Value>,
-    ) -> Result<Got, ConsulError> {
+    ) -> Result<Got, RegisterError> {
         let outcome = self.exchange(method, path, query, body).await;
-        let is_answered = match &outcome {
-            Ok(got) => !got.status.is_server_error(),
-            Err(error) => error.is_an_answer(),
-        };
-        self.turn.set_answered(is_answered);
+        self.turn.answered(&outcome);
         if let Ok(Got { date: Some(date), .. }) = &outcome {
             self.date = Some(*date);
         }
@@ -261,16 +204,16 @@ impl Call<'_> {
         path: &str,
         query: &str,
         body: Option<&Value>,
-    ) -> Result<Got, ConsulError> {
+    ) -> Result<Got, RegisterError> {
         let client = self.api.client.current().await;
-        let client = client.map_err(|why| ConsulError::Files(why.to_owned()))?;
+        let client = client.map_err(RegisterError::no_client)?;
         let mut url = self.turn.url();
         url.set_path(&format!("/v1/{path}"));
         url.set_query(Some(query).filter(|it| !it.is_empty()));
         let mut request = client.request(method, url);
         if let Some(token) = &self.api.token {
             let token = token.current().await;
-            let token = token.map_err(|error| ConsulError::Token(error.to_string()))?;
+            let token = token.map_err(|error| RegisterError::no_credential(error.to_string()))?;
             request = request.header(TOKEN, token.as_ref().clone());
         }
         if let Some(body) = body {
@@ -288,6 +231,9 @@ impl Call<'_> {
         if matches!(status, StatusCode::FORBIDDEN | StatusCode::UNAUTHORIZED) {
             self.distrust();
         }
+        if status.is_server_error() {
+            return Err(errors::refused(status.as_u16(), &body, self.server()));
+        }
         Ok(Got { status, index, date, body })
     }
 
@@ -298,10 +244,10 @@ impl Call<'_> {
         }
     }
 
-    async fn body(&self, answer: Response) -> Result<Vec<u8>, ConsulError> {
+    async fn body(&self, answer: Response) -> Result<Vec<u8>, RegisterError> {
         client::body(answer, LONGEST_ANSWER).await.map_err(|error| match error {
             BodyError::Broken(error) => broken(&error, self.server()),
-            BodyError::TooLong => ConsulError::Invalid(format!(
+            BodyError::TooLong => RegisterError::Invalid(format!(
                 "the answer of {} is longer than {LONGEST_ANSWER} bytes",
                 self.server()
             )),
@@ -309,7 +255,7 @@ impl Call<'_> {
     }
 
     /// Reads the one key that was asked for. Only Consul's own answer says that there is none.
-    fn entry(&self, key: &str, got: &Got) -> Result<Waited, ConsulError> {
+    fn entry(&self, key: &str, got: &Got) -> Result<Waited, RegisterError> {
         let entry = match got.status {
             StatusCode::NOT_FOUND if got.index.is_some() => None,
             _ => {
@@ -326,21 +272,21 @@ impl Call<'_> {
         Ok(Waited { entry, index })
     }
 
-    fn success<T: DeserializeOwned>(&self, got: &Got) -> Result<T, ConsulError> {
+    fn success<T: DeserializeOwned>(&self, got: &Got) -> Result<T, RegisterError> {
         if !got.status.is_success() {
             return Err(errors::refused(got.status.as_u16(), &got.body, self.server()));
         }
         self.decode(got)
     }
 
-    fn decode<T: DeserializeOwned>(&self, got: &Got) -> Result<T, ConsulError> {
+    fn decode<T: DeserializeOwned>(&self, got: &Got) -> Result<T, RegisterError> {
         serde_json::from_slice(&got.body).map_err(|_| {
             self.invalid("did not answer as Consul does: check the address in --store")
         })
     }
 
-    fn invalid(&self, what: &str) -> ConsulError {
-        ConsulError::Invalid(format!("{} {what}", self.server()))
+    fn invalid(&self, what: &str) -> RegisterError {
+        RegisterError::Invalid(format!("{} {what}", self.server()))
     }
 }
 
@@ -357,18 +303,19 @@ fn is_denied(what: &str) -> bool {
     what.contains("Permission denied") || what.contains("ACL not found")
 }
 
-/// Returns whether the results are of these operations, each of the same key, and locked as it was asked for.
-fn is_of(operations: &[Value], results: &[wire::Done]) -> bool {
-    let of = |operation: &Value, result: &wire::Done| {
-        let asked = &operation["KV"];
-        result.kv.as_ref().is_some_and(|it| {
-            asked["Key"] == it.key.as_str()
-                && (asked["Verb"] != "lock" || asked["Session"].as_str() == it.session.as_deref())
-        })
+/// Returns the index of the first key after a transaction, if the results are of these operations, each of the
+/// same key; a deletion has none.
+pub(super) fn written(operations: &[Value], results: &[Done]) -> Option<u64> {
+    let told = operations.iter().map(|it| &it["KV"]).filter(|it| it["Verb"] != "delete");
+    let told: Vec<_> = told.collect();
+    let of = |(asked, result): (&&Value, &Done)| {
+        let index = |it: &Entry| {
+            let after = asked["Index"].as_u64().unwrap_or_default();
+            (asked["Key"] == it.key.as_str() && it.modify_index > after).then_some(it.modify_index)
+        };
+        result.kv.as_ref().and_then(index)
     };
-    // Neither a deletion nor the check that there is no key has a result.
-    let is_silent =
-        |it: &&Value| matches!(it["KV"]["Verb"].as_str(), Some("delete" | "check-not-exists"));
-    let told: Vec<_> = operations.iter().filter(|it| !is_silent(it)).collect();
-    told.len() == results.len() && told.iter().zip(results).all(|(asked, result)| of(asked, result))
+    let indexes: Option<Vec<u64>> = told.iter().zip(results).map(of).collect();
+    let indexes = indexes.filter(|it| it.len() == told.len() && told.len() == results.len())?;
+    Some(indexes.first().copied().unwrap_or_default())
 }

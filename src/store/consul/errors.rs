@@ -2,60 +2,11 @@
 //! shows a token or a URL.
 
 use crate::lease::text::is_printable;
-use crate::lease::{Cause, Failure, StoreError};
 use crate::store::client::{self, Peer};
-use crate::store::network::NetworkError;
-
-/// Why a request had no answer that can be used. The text is for people.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum ConsulError {
-    /// The token is not known, or cannot be read.
-    #[error("{0}")]
-    Token(String),
-    /// The token does not have the rights.
-    #[error("{0}")]
-    Denied(String),
-    /// The files of TLS cannot be read.
-    #[error("{0}")]
-    Files(String),
-    /// The server throttles requests.
-    #[error("{0}")]
-    Throttled(String),
-    /// The server failed, or knows no leader; it may still be done.
-    #[error("{0}")]
-    Unavailable(String),
-    /// The server rejected the request as invalid, or its answer is unusable: a setting is wrong.
-    #[error("{0}")]
-    Invalid(String),
-    /// There is no answer.
-    #[error(transparent)]
-    Network(#[from] NetworkError),
-}
-
-impl ConsulError {
-    /// Returns whether the server itself answered, so that another would answer alike.
-    pub(super) fn is_an_answer(&self) -> bool {
-        matches!(self, Self::Token(_) | Self::Denied(_) | Self::Files(_) | Self::Throttled(_))
-    }
-}
-
-/// Converts an error, where nothing more is known: its outcome is never definite (R4).
-impl From<ConsulError> for StoreError {
-    fn from(error: ConsulError) -> Self {
-        let message = error.to_string();
-        let cause = match error {
-            ConsulError::Network(error) => return error.into(),
-            ConsulError::Token(_) | ConsulError::Denied(_) | ConsulError::Files(_) => Cause::Auth,
-            ConsulError::Throttled(_) => Cause::Throttled,
-            ConsulError::Invalid(_) => Cause::Settings,
-            ConsulError::Unavailable(_) => Cause::Unavailable,
-        };
-        Self::Unknown(Failure::new(cause, message))
-    }
-}
+use crate::store::register::RegisterError;
 
 /// Classifies the answer of a server that is not a success, by its HTTP status and body.
-pub(super) fn refused(status: u16, body: &[u8], server: &str) -> ConsulError {
+pub(super) fn refused(status: u16, body: &[u8], server: &str) -> RegisterError {
     let words = String::from_utf8_lossy(body);
     let words: String = words.trim().chars().filter(|it| is_printable(*it)).take(300).collect();
     let said = if words.is_empty() || words.starts_with('<') {
@@ -65,34 +16,34 @@ pub(super) fn refused(status: u16, body: &[u8], server: &str) -> ConsulError {
     };
     match status {
         401 | 403 => denied(&words, &said),
-        429 => ConsulError::Throttled(said),
-        500.. => ConsulError::Unavailable(said),
-        300..=399 => ConsulError::Invalid(format!(
+        429 => RegisterError::Throttled(said),
+        500.. => RegisterError::Unavailable(said),
+        300..=399 => RegisterError::Invalid(format!(
             "{server} answered with a redirect ({status}), which Tenure does not follow: name the \
              servers or agents of Consul themselves in --store"
         )),
-        _ => ConsulError::Invalid(format!(
+        _ => RegisterError::Invalid(format!(
             "Consul refused the request: check the address in --store ({said})"
         )),
     }
 }
 
 /// Classifies a refusal by the words of Consul.
-pub(super) fn denied(words: &str, said: &str) -> ConsulError {
+pub(super) fn denied(words: &str, said: &str) -> RegisterError {
     if words.contains("ACL not found") {
-        ConsulError::Token(format!(
+        RegisterError::Credential(format!(
             "Consul does not know the token, or it has expired: check CONSUL_HTTP_TOKEN ({said})"
         ))
     } else {
-        ConsulError::Denied(format!(
-            "access denied: the token of CONSUL_HTTP_TOKEN needs key and session rights, see \
+        RegisterError::Denied(format!(
+            "access denied: the token of CONSUL_HTTP_TOKEN needs the right to write the keys of the election, see \
              docs/stores/consul.md ({said})"
         ))
     }
 }
 
 /// Converts the error of a request without an answer.
-pub(super) fn broken(error: &reqwest::Error, server: &str) -> ConsulError {
+pub(super) fn broken(error: &reqwest::Error, server: &str) -> RegisterError {
     let files = "--store-ca-file, --store-cert,";
     let peer = Peer { name: server, setting: "--store", files, kind: "Consul" };
     client::broken(error, &peer).into()
@@ -101,11 +52,12 @@ pub(super) fn broken(error: &reqwest::Error, server: &str) -> ConsulError {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::lease::StoreError;
 
     #[test]
     fn each_status_of_consul_has_its_meaning() {
         for (status, words, expected) in [
-            (403, "ACL not found", "Token"),
+            (403, "ACL not found", "Credential"),
             (403, "Permission denied: anonymous token lacks permission 'key:read'", "Denied"),
             (401, "ACL support disabled", "Denied"),
             (429, "rate limit exceeded", "Throttled"),
@@ -135,22 +87,6 @@ mod tests {
         for (status, is_redirect) in [(300, true), (399, true), (400, false)] {
             let error = refused(status, b"", "h:1").to_string();
             assert_eq!(error.contains("redirect"), is_redirect, "{error}");
-        }
-    }
-
-    #[test]
-    fn another_server_is_asked_after_what_this_one_did_not_answer_itself() {
-        let why = || "x".to_owned();
-        for (error, expected) in [
-            (ConsulError::Token(why()), true),
-            (ConsulError::Denied(why()), true),
-            (ConsulError::Files(why()), true),
-            (ConsulError::Throttled(why()), true),
-            (ConsulError::Unavailable(why()), false),
-            (ConsulError::Invalid(why()), false),
-            (NetworkError::Disconnected(why()).into(), false),
-        ] {
-            assert_eq!(error.is_an_answer(), expected, "{error:?}");
         }
     }
 }

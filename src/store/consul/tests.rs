@@ -1,33 +1,31 @@
-//! Tests of the calls against servers that answer by a script.
+//! Tests of the requests against servers that answer by a script.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, PoisonError};
+use std::sync::{Mutex, PoisonError};
 
 use axum::Router;
 use axum::extract::Request;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::task::JoinSet;
 use url::Url;
 
 use super::*;
 use crate::clock;
 use crate::config::SecretSource;
-use crate::lease::fuzzing::bid;
+use crate::lease::{Nonce, Record, StoreError};
 use crate::store::Verdict;
 
 const KEY: &str = "tenure/orders/lease";
-const OURS: Uuid = Uuid::from_u128(5);
-const OTHER: Uuid = Uuid::from_u128(6);
 
 /// What a server answers next.
 #[derive(Clone, Debug)]
 enum Reply {
     /// An answer with the index 9.
     Answer(u16, Value),
-    /// An answer with a later index.
-    Later(Value),
+    /// An answer with another index.
+    At(&'static str, Value),
     Text(u16, &'static str),
     /// A body that is too long.
     Long(u16),
@@ -102,7 +100,10 @@ async fn answer(script: Arc<Mutex<Script>>, request: Request) -> Response {
     let index = |index| [("x-consul-index", index)];
     match reply.unwrap_or(Reply::Text(500, "the script is over")) {
         Reply::Answer(status, body) => (code(status), index("9"), body.to_string()).into_response(),
-        Reply::Later(body) => (code(200), index("12"), body.to_string()).into_response(),
+        Reply::At(at, body) => {
+            (code(if body.is_null() { 404 } else { 200 }), index(at), body.to_string())
+                .into_response()
+        }
         Reply::Text(status, text) => (code(status), text).into_response(),
         Reply::Long(status) => (code(status), "x".repeat((1 << 20) + 1)).into_response(),
         Reply::Hang => std::future::pending().await,
@@ -120,26 +121,26 @@ fn settings(servers: &[&Server]) -> ConsulSettings {
     }
 }
 
-fn open(settings: &ConsulSettings) -> Consul {
-    Consul::open(settings).unwrap()
+fn open(settings: &ConsulSettings) -> Keys {
+    Keys::open(settings, settings.request_timeout).unwrap()
 }
 
-fn entry(content: &Content, session: Option<Uuid>) -> Reply {
-    let value = azure_core::base64::encode(content.bytes());
-    let mut entry = json!({"Key": KEY, "Value": value, "ModifyIndex": 7, "LockIndex": 1});
-    if let Some(session) = session {
-        entry["Session"] = session.to_string().into();
-    }
-    Reply::Answer(200, json!([entry]))
+async fn get(keys: &Keys) -> Result<Option<Tagged>, RegisterError> {
+    keys.get(Slot::Lease).await
 }
 
-fn claimed() -> Content {
-    Content::default().with_claim(Some(Claim::of(&bid())))
+fn body(term: u64, write: u128) -> Body {
+    let record = Record { term: Some(term), ..Record::default() };
+    Body { record, write: Nonce(write), ..Body::default() }
 }
 
-/// A read of the key that the bid has locked.
-fn ours() -> Reply {
-    entry(&claimed(), Some(OURS))
+fn encoded(text: impl AsRef<[u8]>) -> String {
+    azure_core::base64::encode(text)
+}
+
+/// What a read of this value says, last written at this index.
+fn entry(value: &[u8], index: u64) -> Value {
+    json!([{"Key": KEY, "Value": encoded(value), "ModifyIndex": index, "LockIndex": 0}])
 }
 
 /// A read of a key that does not exist.
@@ -147,335 +148,91 @@ fn missing() -> Reply {
     Reply::Answer(404, Value::Null)
 }
 
-fn session(id: Uuid) -> Reply {
-    Reply::Answer(
-        200,
-        json!([{"ID": id.to_string(), "TTL": "15s", "LockDelay": 15_000_000_000_u64}]),
-    )
-}
-
-fn created() -> Reply {
-    Reply::Answer(200, json!({"ID": OURS.to_string()}))
-}
-
-/// The answer to a transaction of this many operations that have a result.
-fn done(results: usize, session: Option<Uuid>) -> Reply {
-    let session = session.map(|it| it.to_string());
-    let result = json!({"KV": {"Key": KEY, "ModifyIndex": 8, "Value": null, "Session": session}});
-    Reply::Answer(200, json!({"Results": vec![result; results], "Errors": null}))
+/// The answer to a transaction that wrote these keys.
+fn done(keys: &[&str]) -> Reply {
+    let result = |key: &&str| json!({"KV": {"Key": key, "ModifyIndex": 8, "Value": null}});
+    let results: Vec<_> = keys.iter().map(result).collect();
+    Reply::Answer(200, json!({"Results": results, "Errors": null}))
 }
 
 fn undone(what: &str) -> Reply {
     Reply::Answer(409, json!({"Results": null, "Errors": [{"OpIndex": 0, "What": what}]}))
 }
 
-fn yes() -> Reply {
-    Reply::Answer(200, true.into())
-}
+const TERM: &str = "tenure/orders/term";
 
-fn outcome<T>(result: Result<T, StoreError>) -> String {
-    match result {
-        Ok(_) => "granted".to_owned(),
-        Err(error) => format!("{} {error}", error.outcome()),
+#[tokio::test]
+async fn a_write_is_one_request_on_the_index_that_was_read_with_the_term_beside_it() {
+    let server = Server::start().await;
+    let keys = open(&settings(&[&server]));
+    server.says([Reply::Answer(200, entry(&body(3, 1).encode(), 7)), done(&[KEY, TERM])]);
+    let read = get(&keys).await.unwrap().unwrap();
+    assert!(read.body == Ok(body(3, 1)) && read.date.is_some());
+    let new = body(4, 2);
+    let written = keys.put(Slot::Lease, If::Tagged(&read.tag), &new).await.unwrap().unwrap();
+    assert!(written.tag == "8" && written.date.is_some());
+    let asked = server.asked();
+    assert_eq!(asked[0].line, format!("GET kv/{KEY}?consistent"));
+    assert_eq!((asked[1].line.as_str(), asked.len()), ("PUT txn", 2));
+    let cas = json!({"Verb": "cas", "Key": KEY, "Value": encoded(new.encode()), "Index": 7});
+    let set = json!({"Verb": "set", "Key": TERM, "Value": encoded("4")});
+    assert_eq!(asked[1].body, json!([{"KV": cas}, {"KV": set}]));
+    for (slot, body, key) in
+        [(Slot::Lease, Body::default(), KEY), (Slot::Trial, new, "tenure/orders/doctor")]
+    {
+        server.says([done(&[key])]);
+        assert!(keys.put(slot, If::Absent, &body).await.unwrap().is_some());
+        let asked = server.asked().remove(0).body;
+        assert_eq!((asked[0]["KV"]["Index"].clone(), asked.get(1)), (0.into(), None));
     }
 }
 
 #[tokio::test]
-async fn a_bid_locks_the_key_as_it_was_read_by_a_session_of_its_own() {
+async fn a_write_counts_only_if_the_answer_shows_it() {
     let server = Server::start().await;
-    let store = open(&settings(&[&server]));
-    assert_eq!(store.rules(), Rules { longest_lease: None, missing_is_free: false });
-    server.says([missing(), created(), done(1, Some(OURS))]);
-    let granted = store.acquire(&bid()).await.unwrap();
-    assert!(granted.date.is_some(), "the server's, of the last answer");
-    let asked = server.asked();
-    let lines: Vec<_> = asked.iter().map(|it| it.line.as_str()).collect();
-    assert_eq!(lines, ["GET kv/tenure/orders/lease?consistent", "PUT session/create", "PUT txn"]);
-    assert_eq!(asked[1].body["TTL"], "15s");
-    assert_eq!(asked[1].body["LockDelay"], "15s");
-    assert_eq!(asked[1].body["Behavior"], "release");
-    assert_eq!(asked[1].body["NodeChecks"], json!([]));
-    assert_eq!(asked[2].body[0]["KV"], json!({"Verb": "check-not-exists", "Key": KEY}));
-    assert_eq!(asked[2].body[1]["KV"]["Verb"], "lock");
-    assert_eq!(asked[2].body[1]["KV"]["Session"], OURS.to_string());
-    // A key that exists is compared with its last write.
-    let bid = Bid { seen: Version("7".into()), ..bid() };
-    let freed = entry(&claimed(), None);
-    server.says([freed, created(), done(2, Some(OURS))]);
-    assert_eq!(outcome(store.acquire(&bid).await), "granted");
-    let index = json!({"Verb": "check-index", "Key": KEY, "Index": 7});
-    assert_eq!(server.asked()[2].body[0]["KV"], index);
-}
-
-#[tokio::test]
-async fn a_bid_counts_only_if_the_key_is_locked_by_its_session() {
-    let server = Server::start().await;
-    let store = open(&settings(&[&server]));
+    let keys = open(&settings(&[&server]));
+    let stale = "failed to set key \"tenure/orders/lease\", index is stale";
+    let earlier =
+        json!([{"KV": {"Key": KEY, "ModifyIndex": 7}}, {"KV": {"Key": TERM, "ModifyIndex": 1}}]);
     for (reply, expected) in [
-        (done(1, Some(OTHER)), "settings"),
-        (done(1, None), "settings"),
-        (done(0, None), "settings"),
-        (done(2, Some(OURS)), "settings"),
-        (Reply::Text(200, "{}"), "settings"),
-        (Reply::Text(500, "leadership lost while committing log"), "unavailable"),
-        (undone("Permission denied: lacks permission 'key:write'"), "auth"),
-        (undone("something else"), "unavailable"),
-        (Reply::Long(200), "settings"),
-        (Reply::Long(500), "unavailable"),
+        (done(&[KEY, TERM]), "written"),
+        (undone(stale), "refused"),
+        (done(&[KEY]), "unknown"),
+        (done(&[TERM, KEY]), "unknown"),
+        (done(&[KEY, TERM, KEY]), "unknown"),
+        (Reply::Answer(200, json!({"Results": earlier, "Errors": null})), "unknown"),
+        (Reply::Text(200, "{}"), "unknown"),
+        (Reply::Text(409, "{}"), "unknown"),
+        (Reply::Text(409, "conflict"), "unknown"),
+        (Reply::Text(500, "leadership lost while committing log"), "unknown"),
+        (Reply::Text(500, "No cluster leader"), "unknown"),
+        (undone("Permission denied: lacks permission 'key:write'"), "unknown"),
+        (undone("something else"), "unknown"),
+        (Reply::Answer(409, json!({"Errors": [{"OpIndex": 1, "What": stale}]})), "unknown"),
+        (Reply::Long(200), "unknown"),
+        (Reply::Long(500), "unknown"),
     ] {
-        server.says([missing(), created(), reply.clone()]);
-        let found = outcome(store.acquire(&bid()).await);
-        assert!(found.starts_with(expected), "{reply:?}: {found}");
-        assert_eq!(server.asked().len(), 3, "{reply:?}: nothing is repeated");
+        server.says([reply.clone()]);
+        let outcome = keys.put(Slot::Lease, If::Tagged("7"), &body(3, 1)).await;
+        let found = match outcome.map_err(StoreError::from) {
+            Ok(Some(_)) => "written",
+            Ok(None) => "refused",
+            Err(StoreError::Unknown(_)) => "unknown",
+            Err(error) => panic!("{error:?}"),
+        };
+        assert_eq!(found, expected, "{reply:?}");
+        assert_eq!(server.asked().len(), 1, "{reply:?}: nothing is repeated");
     }
-}
-
-#[tokio::test]
-async fn a_bid_that_came_too_late_ends_its_session_and_says_who_was_first() {
-    let server = Server::start().await;
-    let store = open(&settings(&[&server]));
-    let other = claimed().with_claim(Some(Claim {
-        nonce: crate::lease::Nonce(9),
-        identity: "first".to_owned(),
-        is_breaking: false,
-    }));
-    let held = "failed to lock key \"tenure/orders/lease\", lock is already held";
-    let delay = "failed to lock key \"tenure/orders/lease\" due to lock delay";
-    for (what, now, words) in [
-        (held, entry(&other, Some(OTHER)), "held by \"first\""),
-        (delay, entry(&other, None), "keeps the lock"),
-        ("key \"tenure/orders/lease\" exists", entry(&other, None), "has changed since"),
-        ("invalid session \"x\"", missing(), "has changed since"),
-    ] {
-        server.says([missing(), created(), undone(what), yes(), now]);
-        let found = outcome(store.acquire(&bid()).await);
-        assert!(found.starts_with("refused") && found.contains(words), "{what}: {found}");
-        assert_eq!(server.lines()[3], format!("PUT session/destroy/{OURS}"));
-    }
-    // It may have been an earlier request of the same bid.
-    server.says([missing(), created(), undone(held), yes(), ours(), session(OURS)]);
-    assert_eq!(outcome(store.acquire(&bid()).await), "granted");
-    assert_eq!(server.lines()[5], format!("PUT session/renew/{OURS}"));
-}
-
-#[tokio::test]
-async fn a_bid_for_another_version_sends_nothing_more() {
-    let server = Server::start().await;
-    let store = open(&settings(&[&server]));
-    for seen in ["1", "", "missing"] {
-        server.says([missing()]);
-        let bid = Bid { seen: Version(seen.into()), ..bid() };
-        assert!(outcome(store.acquire(&bid).await).starts_with("refused"));
-        assert_eq!(server.asked().len(), 1);
-    }
-}
-
-#[tokio::test]
-async fn a_renewal_reads_the_key_before_it_counts_the_session_anew() {
-    let server = Server::start().await;
-    let store = open(&settings(&[&server]));
-    server.says([ours(), session(OURS)]);
-    assert_eq!(store.renew(&bid()).await, Ok(None));
-    assert_eq!(
-        server.lines(),
-        ["GET kv/tenure/orders/lease?consistent".to_owned(), format!("PUT session/renew/{OURS}")]
-    );
-    for (reply, expected) in [
-        (session(OTHER), "settings"),
-        (Reply::Answer(200, json!([])), "settings"),
-        (Reply::Text(500, "No cluster leader"), "unavailable"),
-    ] {
-        server.says([ours(), reply]);
-        assert!(outcome(store.renew(&bid()).await).starts_with(expected));
-        assert_eq!(server.asked().len(), 2);
-    }
-}
-
-#[tokio::test]
-async fn a_session_that_a_server_does_not_know_is_lost_only_with_the_lock() {
-    let server = Server::start().await;
-    let store = open(&settings(&[&server]));
-    let unknown = || Reply::Text(404, "Session id not found");
-    server.says([ours(), unknown(), entry(&claimed(), None)]);
-    assert!(outcome(store.renew(&bid()).await).starts_with("refused"));
-    server.says([ours(), unknown(), ours()]);
-    assert!(outcome(store.renew(&bid()).await).starts_with("unavailable"));
-}
-
-#[tokio::test]
-async fn a_key_that_is_not_locked_for_the_bid_is_not_renewed() {
-    let server = Server::start().await;
-    let store = open(&settings(&[&server]));
-    let by_other = entry(&Content::default(), Some(OTHER));
-    for read in [entry(&claimed(), None), entry(&claimed().breaking(), Some(OURS)), by_other] {
-        for ask in ["renew", "write", "successor"] {
-            server.says([read.clone()]);
-            let found = match ask {
-                "renew" => outcome(store.renew(&bid()).await),
-                "write" => outcome(store.write_term(&bid(), 1).await),
-                _ => {
-                    let it = Successor { identity: "b".to_owned(), hold_off: Duration::ZERO };
-                    outcome(store.set_successor(&bid(), &it).await)
-                }
-            };
-            assert!(found.starts_with("refused"), "{ask} {read:?}: {found}");
-            assert_eq!(server.asked().len(), 1, "{ask} {read:?}");
-        }
-    }
-}
-
-#[tokio::test]
-async fn a_term_is_written_only_on_what_was_read() {
-    let server = Server::start().await;
-    let store = open(&settings(&[&server]));
-    server.says([ours(), done(2, Some(OURS))]);
-    assert_eq!(store.write_term(&bid(), 3).await, Ok(7), "the index of the key is larger");
-    let asked = server.asked();
-    assert_eq!(asked[1].body[0]["KV"], json!({"Verb": "check-index", "Key": KEY, "Index": 7}));
-    assert_eq!(asked[1].body[1]["KV"]["Verb"], "set");
-    let Reply::Answer(200, mut none_failed) = done(2, Some(OURS)) else { unreachable!() };
-    none_failed["Errors"] = json!([]);
-    server.says([ours(), Reply::Answer(200, none_failed)]);
-    assert_eq!(store.write_term(&bid(), 3).await, Ok(7), "no errors are an empty list, too");
-    let failed = "failed index check for key, current modify index 8 != 7";
-    let Reply::Answer(409, mut both) = undone("something else") else { unreachable!() };
-    both["Errors"].as_array_mut().unwrap().push(json!({"OpIndex": 1, "What": failed}));
-    for undone in [undone(failed), Reply::Answer(409, both)] {
-        server.says([ours(), undone.clone()]);
-        let found = store.write_term(&bid(), 3).await;
-        assert!(matches!(found, Err(StoreError::RetryNow(_))), "{undone:?}: {found:?}");
-    }
-    let Reply::Answer(200, mut failed) = done(2, Some(OURS)) else { unreachable!() };
-    failed["Errors"] = json!([{"OpIndex": 1, "What": "x"}]);
-    let Reply::Answer(200, mut other) = done(2, Some(OURS)) else { unreachable!() };
-    other["Results"] = json!([other["Results"][0], {"KV": {"Key": "other", "ModifyIndex": 8}}]);
-    for unlike in [failed, other] {
-        server.says([ours(), Reply::Answer(200, unlike.clone())]);
-        let found = outcome(store.write_term(&bid(), 3).await);
-        assert!(found.starts_with("settings"), "{unlike}: {found}");
-    }
-}
-
-#[tokio::test]
-async fn a_successor_is_written_once_into_the_record_of_the_bid() {
-    let server = Server::start().await;
-    let store = open(&settings(&[&server]));
-    let successor = Successor { identity: "b".to_owned(), hold_off: Duration::from_secs(1) };
-    let led = claimed().with_term(&bid(), 7);
-    server.says([entry(&led, Some(OURS)), done(2, Some(OURS))]);
-    assert_eq!(store.set_successor(&bid(), &successor).await, Ok(None));
-    let named = led.with_successor(&successor);
-    let asked = server.asked();
-    assert_eq!(asked[1].body[1]["KV"]["Value"], azure_core::base64::encode(named.bytes()));
-    server.says([entry(&named, Some(OURS))]);
-    assert_eq!(store.set_successor(&bid(), &successor).await, Ok(None));
-    assert_eq!(server.asked().len(), 1);
-    server.says([ours()]);
-    let found = outcome(store.set_successor(&bid(), &successor).await);
-    assert!(found.starts_with("refused this candidate did not write the record"), "{found}");
-    let broken = led.breaking();
-    server.says([entry(&broken, Some(OURS))]);
-    let found = outcome(store.set_successor(&bid(), &successor).await);
-    assert!(found.starts_with("refused an operator broke the lease"), "{found}");
-    server.says([entry(&led, Some(OURS)), undone("current modify index 8 != 7")]);
-    let found = store.set_successor(&bid(), &successor).await;
-    assert!(matches!(found, Err(StoreError::RetryNow(_))), "{found:?}");
-}
-
-#[tokio::test]
-async fn a_first_term_is_written_only_where_there_is_none() {
-    let server = Server::start().await;
-    let store = open(&settings(&[&server]));
-    server.says([missing(), done(1, None)]);
-    let said = store.create(700).await.unwrap();
-    assert_eq!(said, [format!("created the key {KEY} with the first term 700")]);
-    let first = Content::default().with_first_term(700);
-    assert_eq!(server.asked()[1].body[1]["KV"]["Value"], azure_core::base64::encode(first.bytes()));
-    server.says([entry(&first, None)]);
-    assert_eq!(store.create(700).await, Ok(Vec::new()));
-    assert_eq!(server.asked().len(), 1);
-}
-
-#[tokio::test]
-async fn a_missing_key_is_shown_with_the_other_elections() {
-    let server = Server::start().await;
-    let store = open(&settings(&[&server]));
-    for (listed, others) in [
-        (Reply::Answer(200, json!(["tenure/b/", "tenure/a/"])), Some(vec!["a", "b"])),
-        (Reply::Text(404, ""), Some(Vec::new())),
-        (Reply::Text(403, "Permission denied"), None),
-    ] {
-        server.says([missing(), listed]);
-        let others = others.map(|it| it.into_iter().map(str::to_owned).collect());
-        let missing = format!("no key {KEY} in Consul");
-        assert_eq!(store.presence().await, Ok(Presence::Missing { missing, others }));
-        assert_eq!(server.lines()[1], "GET kv/tenure/?keys&separator=/");
-    }
-}
-
-#[tokio::test]
-async fn a_server_that_cannot_be_reached_fails_the_examination() {
-    let server = Server::start().await;
-    let store = open(&settings(&[&server]));
-    drop(server);
-    let found = store.examine().await;
-    assert!(found.iter().any(|it| it.verdict == Verdict::Failed), "{found:?}");
-}
-
-#[tokio::test]
-async fn a_release_gives_the_lock_back_before_it_ends_the_session() {
-    let server = Server::start().await;
-    let store = open(&settings(&[&server]));
-    for destroyed in [yes(), Reply::Text(500, "No cluster leader")] {
-        server.says([ours(), done(2, None), destroyed]);
-        assert_eq!(store.release(&bid()).await, Ok(()), "it is free either way");
-        let asked = server.asked();
-        assert_eq!(asked[1].body[1]["KV"]["Verb"], "unlock");
-        assert_eq!(asked[1].body[1]["KV"]["Session"], OURS.to_string());
-        assert_eq!(asked[2].line, format!("PUT session/destroy/{OURS}"));
-    }
-    server.says([ours(), undone("current modify index 8 != 7")]);
-    let found = store.release(&bid()).await;
-    assert!(matches!(found, Err(StoreError::RetryNow(_))), "{found:?}");
-}
-
-#[tokio::test]
-async fn a_lease_without_an_end_is_broken_at_once_only() {
-    let server = Server::start().await;
-    let store = open(&settings(&[&server]));
-    let endless = Reply::Answer(200, json!([{"ID": OURS.to_string(), "TTL": "", "LockDelay": 0}]));
-    server.says([ours(), endless]);
-    let broken = store.break_lease(false).await;
-    assert!(matches!(broken, Err(StoreError::Refused(_))), "{broken:?}");
-    server.says([entry(&Content::default(), Some(OTHER))]);
-    let broken = store.break_lease(false).await;
-    assert!(matches!(broken, Err(StoreError::Refused(_))), "{broken:?}");
-    server.says([entry(&Content::default(), Some(OTHER)), done(2, None), yes()]);
-    let broken = store.break_lease(true).await.unwrap();
-    assert!(matches!(broken, BreakOutcome::Held { free_in: Duration::ZERO, .. }));
-    server.asked();
-    server.says([ours(), session(OURS), done(2, Some(OURS))]);
-    let broken = store.break_lease(false).await.unwrap();
-    let BreakOutcome::Held { free_in, .. } = broken else { panic!("it was held") };
-    assert_eq!(free_in, Duration::from_secs(46), "twice the TTL, the lock-delay, and a moment");
-    server.asked();
-    server.says([entry(&claimed().breaking(), Some(OURS)), session(OURS)]);
-    let again = store.break_lease(false).await.unwrap();
-    assert!(
-        matches!(again, BreakOutcome::Held { free_in, .. } if free_in == Duration::from_secs(46))
-    );
-    assert_eq!(server.asked().len(), 2, "it is not broken twice");
 }
 
 #[tokio::test]
 async fn what_consul_did_not_answer_is_unknown() {
     let server = Server::start().await;
-    let store = open(&settings(&[&server]));
+    let keys = open(&settings(&[&server]));
     let other = json!([{"Key": "tenure/other/lease", "Value": null, "ModifyIndex": 7}]);
     for reply in [
         Reply::Text(200, "<html>welcome</html>"),
         Reply::Text(200, "[]"),
-        Reply::Text(200, "{}"),
         Reply::Answer(200, other),
         Reply::Text(302, ""),
         Reply::Text(404, "nothing here"),
@@ -484,36 +241,70 @@ async fn what_consul_did_not_answer_is_unknown() {
         Reply::Text(429, "rate limit exceeded"),
         Reply::Text(403, "Permission denied"),
     ] {
-        for ask in ["read", "renew", "acquire", "write", "release"] {
-            server.says([reply.clone()]);
-            let found = match ask {
-                "read" => store.read().await.map(drop),
-                "renew" => store.renew(&bid()).await.map(drop),
-                "acquire" => store.acquire(&bid()).await.map(drop),
-                "write" => store.write_term(&bid(), 1).await.map(drop),
-                _ => store.release(&bid()).await,
-            };
-            assert!(matches!(found, Err(StoreError::Unknown(_))), "{ask} {reply:?}: {found:?}");
-            assert_eq!(server.asked().len(), 1, "nothing is repeated");
-        }
+        server.says([reply.clone()]);
+        let error = StoreError::from(get(&keys).await.expect_err("it is none of Consul's"));
+        assert!(matches!(error, StoreError::Unknown(_)), "{reply:?}: {error:?}");
+        assert_eq!(server.asked().len(), 1, "nothing is repeated");
+    }
+    server.says([missing()]);
+    assert_eq!(get(&keys).await, Ok(None));
+}
+
+#[tokio::test]
+async fn the_next_call_goes_to_another_server_if_this_one_did_not_answer() {
+    let (one, two) = (Server::start().await, Server::start().await);
+    let keys = open(&settings(&[&one, &two]));
+    one.says([Reply::Text(500, "No cluster leader"), missing()]);
+    two.says([Reply::Text(403, "Permission denied"), Reply::Hang]);
+    assert!(get(&keys).await.is_err() && get(&keys).await.is_err());
+    assert_eq!((one.asked().len(), two.asked().len()), (1, 1));
+    let given_up = tokio::time::timeout(Duration::from_millis(300), get(&keys)).await;
+    assert!(given_up.is_err() && two.asked().len() == 1, "a refusal is an answer like any other");
+    assert_eq!(get(&keys).await, Ok(None), "and back to the first");
+}
+
+#[tokio::test]
+async fn a_missing_key_is_shown_with_the_other_elections() {
+    let server = Server::start().await;
+    let keys = open(&settings(&[&server]));
+    for (listed, others) in [
+        (Reply::Answer(200, json!(["tenure/b/", "tenure/a/", "tenure//", "tenure/c"])), Some(2)),
+        (Reply::Text(404, ""), Some(0)),
+        (Reply::Text(403, "Permission denied"), None),
+    ] {
+        server.says([listed]);
+        assert_eq!(keys.others().await.map(|it| it.len()), others);
+        assert_eq!(server.lines(), ["GET kv/tenure/?keys&separator=/"]);
     }
 }
 
 #[tokio::test]
-async fn a_call_stays_with_its_server_and_the_next_goes_to_another_if_that_did_not_answer() {
+async fn a_server_that_cannot_be_reached_fails_the_examination_and_a_local_fault_is_said_as_that() {
+    let server = Server::start().await;
+    let keys = open(&settings(&[&server]));
+    let token = Some(SecretSource::File("/none".into()));
+    let local = open(&ConsulSettings { token, ..settings(&[&server]) });
+    let all = local.examine().await;
+    assert_eq!((&*all[0].subject, all[0].verdict), ("this host", Verdict::Failed), "{all:?}");
+    assert!(all[0].detail.contains("failed to read /none") && server.asked().is_empty(), "{all:?}");
+    drop(server);
+    let all = keys.examine().await;
+    assert_eq!(all[0].verdict, Verdict::Failed, "{all:?}");
+    assert!(all[1..].iter().all(|it| it.verdict == Verdict::Skipped), "{all:?}");
+}
+
+#[tokio::test]
+async fn doctor_tells_two_clusters_apart() {
     let (one, two) = (Server::start().await, Server::start().await);
-    let store = open(&settings(&[&one, &two]));
-    one.says([ours(), Reply::Text(500, "No cluster leader")]);
-    assert!(outcome(store.renew(&bid()).await).starts_with("unavailable"));
-    assert_eq!((one.asked().len(), two.asked().len()), (2, 0), "no retry inside a call");
-    two.says([ours(), session(OURS), Reply::Text(403, "Permission denied"), Reply::Hang]);
-    assert_eq!(outcome(store.renew(&bid()).await), "granted");
-    assert!(outcome(store.renew(&bid()).await).starts_with("auth"), "an answer like any other");
-    let given_up = tokio::time::timeout(Duration::from_millis(300), store.read()).await;
-    assert!(given_up.is_err());
-    assert_eq!((one.asked().len(), two.asked().len()), (0, 4));
-    one.says([missing()]);
-    assert!(store.read().await.unwrap().free, "and back to the first");
+    let keys = open(&settings(&[&one, &two]));
+    for (server, peer) in [(&one, "10.0.0.1:8300"), (&two, "10.0.0.9:8300")] {
+        server.says([Reply::Answer(200, peer.into()), Reply::Answer(200, json!([peer]))]);
+    }
+    one.says([Reply::Text(403, "Permission denied")]);
+    let all = keys.examine().await;
+    let cluster = all.iter().find(|it| it.subject == "cluster").unwrap();
+    assert_eq!(cluster.verdict, Verdict::Failed, "{all:?}");
+    assert!(cluster.detail.contains("different clusters"), "{cluster:?}");
 }
 
 #[tokio::test]
@@ -523,19 +314,19 @@ async fn a_token_is_read_again_after_a_refusal_and_never_shown() {
     let file = directory.path().join("token");
     std::fs::write(&file, "hunter1\n").unwrap();
     let token = Some(SecretSource::File(file.clone()));
-    let store = open(&ConsulSettings { token, ..settings(&[&server]) });
+    let keys = open(&ConsulSettings { token, ..settings(&[&server]) });
     server.says([missing(), Reply::Text(403, "ACL not found")]);
-    assert!(store.read().await.is_ok());
+    assert!(get(&keys).await.is_ok());
     std::fs::write(&file, "hunter2\n").unwrap();
-    let error = store.read().await.unwrap_err();
-    assert_eq!(error.outcome(), "auth");
-    let shown = format!("{error} {error:?} {store:?} {:?}", store.settings);
+    let error = get(&keys).await.unwrap_err();
+    assert!(matches!(error, RegisterError::Credential(_)), "{error:?}");
+    let shown = format!("{error} {error:?} {:?}", keys.settings);
     assert!(shown.contains("CONSUL_HTTP_TOKEN") && !shown.contains("hunter"), "{shown}");
     let replaced = async {
         loop {
             server.asked();
             server.says([missing()]);
-            store.read().await.unwrap();
+            get(&keys).await.unwrap();
             if server.asked()[0].token.as_deref() == Some("hunter2") {
                 return;
             }
@@ -545,34 +336,77 @@ async fn a_token_is_read_again_after_a_refusal_and_never_shown() {
     tokio::time::timeout(Duration::from_secs(10), replaced).await.expect("it is read again");
 }
 
-/// An entry that Tenure did not write.
-fn foreign() -> Reply {
-    let value = azure_core::base64::encode("somebody's");
-    Reply::Later(json!([{"Key": KEY, "Value": value, "ModifyIndex": 8, "LockIndex": 1}]))
-}
-
 #[tokio::test]
-async fn a_watch_continues_from_its_last_index_and_shows_what_is_foreign() {
+async fn a_watch_begins_with_the_present_state_and_reports_each_write_once() {
     let server = Server::start().await;
-    let store = open(&settings(&[&server]));
-    server.says([ours(), foreign(), missing()]);
-    for (index, held_by) in [(0, Some(bid().nonce)), (9, Some(bid().nonce)), (12, None)] {
-        assert_eq!(store.watch().await, held_by);
-        assert_eq!(server.lines(), [format!("GET kv/{KEY}?index={index}&wait=48s")]);
+    let keys = open(&settings(&[&server]));
+    let [first, second] = [body(3, 1), body(3, 2)];
+    let at = |index, body: &Body, written| Reply::At(index, entry(&body.encode(), written));
+    server.says([
+        at("9", &first, 7),
+        // Its time is over; something else was written.
+        at("9", &first, 7),
+        at("10", &first, 7),
+        at("12", &second, 12),
+        Reply::At("13", entry(b"somebody's", 13)),
+        Reply::At("14", Value::Null),
+        Reply::Text(500, "No cluster leader"),
+        at("15", &first, 15),
+        // Older data was restored.
+        at("3", &second, 2),
+        at("3", &second, 2),
+    ]);
+    let [begun, again] = [Told::Body(first.clone()), Told::Body(first)];
+    let [next, restored] = [Told::Body(second.clone()), Told::Body(second)];
+    let told = [begun, next, Told::Hint, Told::Gone, again, restored];
+    for expected in told {
+        assert_eq!(keys.told().await, expected);
     }
+    let lines = server.lines();
+    let asked: Vec<_> = lines.iter().filter_map(|it| it.split_once('?')).map(|it| it.1).collect();
+    let [begin, nine, ten] = ["consistent", "index=9&wait=48s", "index=10&wait=48s"];
+    let later = [12, 13, 14].map(|it| format!("index={it}&wait=48s"));
+    let last = "index=15&wait=48s";
+    let [twelve, thirteen, fourteen] = [&*later[0], &*later[1], &*later[2]];
+    let expected = [begin, nine, nine, ten, twelve, thirteen, fourteen, begin, last, begin];
+    assert_eq!(asked, expected);
 }
 
 #[tokio::test]
-async fn a_watch_pauses_after_an_answer_without_news_and_after_an_error() {
-    let server = Server::start().await;
-    let store = open(&settings(&[&server]));
-    server.says([ours(), ours(), ours(), Reply::Text(500, "no leader"), foreign(), missing()]);
-    assert_eq!(store.watch().await, Some(bid().nonce));
+async fn a_watch_that_is_dropped_begins_on_another_server() {
+    let (one, two) = (Server::start().await, Server::start().await);
+    let keys = open(&settings(&[&one, &two]));
+    one.says([Reply::At("9", entry(b"", 7)), Reply::Hang, missing()]);
+    two.says([Reply::At("9", entry(b"", 7)), Reply::Hang]);
     let began = clock::now();
-    assert_eq!(store.watch().await, None);
-    let indices: Vec<_> = server.lines().iter().map(|it| it.contains("index=0&")).collect();
-    assert_eq!(indices, [true, false, false, false, true, true], "it begins anew after an error");
-    // Two answers and an error with the shortest pause, and an error with twice that: half of it at least.
-    let least = Duration::from_millis(125 + 125 + 125 + 250);
+    for (index, server) in [&one, &two].into_iter().enumerate() {
+        assert_eq!(keys.told().await, Told::Hint, "{index}: the present state");
+        let silent = tokio::time::timeout(Duration::from_millis(300), keys.told()).await;
+        assert!(silent.is_err() && server.asked().len() == 2, "{index}");
+    }
+    assert_eq!(keys.told().await, Told::Gone);
+    assert!(began.elapsed_min(clock::now()) < Duration::from_secs(5), "nothing pauses");
+    one.says([missing()]);
+    assert_eq!(get(&keys).await, Ok(None), "requests stay where they were");
+}
+
+#[tokio::test]
+async fn a_server_that_answers_a_watch_at_once_is_asked_more_slowly_each_time() {
+    let server = Server::start().await;
+    let keys = open(&settings(&[&server]));
+    let same = || Reply::At("9", entry(b"", 7));
+    server.says([same(), same(), same(), same(), missing()]);
+    assert_eq!(keys.told().await, Told::Hint);
+    let began = clock::now();
+    assert_eq!(keys.told().await, Told::Gone);
+    let least = Duration::from_millis(125 + 250 + 500);
     assert!(began.elapsed_max(clock::now()) >= least, "{:?}", began.elapsed_max(clock::now()));
+}
+
+#[test]
+fn an_election_is_known_by_its_folder() {
+    assert_eq!(election("tenure/orders/", "tenure/"), Some("orders"));
+    for other in ["tenure/orders", "x/a/"] {
+        assert_eq!(election(other, "tenure/"), None, "{other}");
+    }
 }

@@ -13,7 +13,7 @@ use crate::store::Finding;
 use crate::store::register::doctor::{
     CREDENTIAL, Examination, PATIENCE, SERVER, SKEW, TIMINGS, Words, unusable,
 };
-use crate::store::register::{Body, If, Register, RegisterError, Slot};
+use crate::store::register::{Body, If, Register, Slot};
 
 const VERSION: &str = "version";
 const HEALTH: &str = "cluster";

@@ -2,13 +2,16 @@
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::Arc;
 
+use azure_core::base64;
 use reqwest::Method;
 use rustix::process::{Signal, kill_process};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tenure::config::{ConsulSettings, SecretSource};
+use tenure::store::{LeaseAdmin, consul};
 use url::Url;
 
 use crate::blocking;
@@ -17,6 +20,7 @@ use crate::processes::process::{Process, until};
 use crate::processes::tool::run;
 use crate::stores::bids::REQUEST_TIMEOUT;
 use crate::stores::certificates::Certificates;
+use crate::stores::register_lock::RegisterServer;
 use crate::stores::servers::{PATIENCE, Shared, SharedServer};
 
 /// The prefix of all elections.
@@ -30,9 +34,7 @@ const ROOT: &str = "5f1c1d1e-7e57-4000-8000-000000000000";
 
 /// The rights of the token of the elections.
 fn rules() -> String {
-    format!(
-        r#"key_prefix "{PREFIX}/" {{ policy = "write" }} session_prefix "" {{ policy = "write" }}"#
-    )
+    format!(r#"key_prefix "{PREFIX}/" {{ policy = "write" }}"#)
 }
 
 /// One server.
@@ -159,7 +161,7 @@ impl ConsulServer {
         .then_some(it)
     }
 
-    /// Returns whether sessions can be created at a server: it has a leader, and is in the catalog.
+    /// Returns whether a server has a leader, and is in the catalog.
     fn is_ready(&self, at: usize) -> bool {
         let path = format!("catalog/node/{}?consistent", self.servers[at].name);
         let answer = self.try_ask(at, Method::GET, &path, None);
@@ -238,18 +240,9 @@ impl ConsulServer {
         kill_process(self.servers[at].process.pid(), signal).expect("it takes a signal");
     }
 
-    /// Removes a server from the catalog, which is what becomes of one that leaves the cluster, and adds it again,
-    /// without its sessions.
-    pub fn leave_and_join(&self, at: usize) {
-        let node = json!({"Node": self.servers[at].name, "Address": "127.0.0.1"});
-        for step in ["deregister", "register"] {
-            self.ask(Method::PUT, &format!("catalog/{step}"), Some(&node));
-        }
-    }
-
     /// Returns whether the first server writes a value of 200 KB.
     pub fn writes(&self) -> bool {
-        let value = azure_core::base64::encode(vec![b'x'; 200_000]);
+        let value = base64::encode(vec![b'x'; 200_000]);
         let set = json!([{"KV": {"Verb": "set", "Key": "filler", "Value": value}}]);
         let answer = self.try_ask(0, Method::PUT, "txn", Some(&set));
         answer.is_some_and(|(code, _)| code == 200)
@@ -310,6 +303,73 @@ impl ConsulServer {
     /// Returns a directory of the cluster's life.
     pub fn home(&self) -> &Path {
         self.home.path()
+    }
+}
+
+impl ConsulServer {
+    fn key(election: &str, name: &str) -> String {
+        format!("{PREFIX}/{election}/{name}")
+    }
+
+    /// Returns the value of a key of an election; `None` if there is none.
+    pub fn get(&self, election: &str, name: &str) -> Option<Vec<u8>> {
+        let found =
+            self.ask(Method::GET, &format!("kv/{}?consistent", Self::key(election, name)), None);
+        let found = found.get(0)?;
+        Some(base64::decode(found["Value"].as_str().unwrap_or_default()).expect("base64"))
+    }
+
+    /// Locks the key of an election by a session.
+    pub fn lock(&self, election: &str) {
+        let made = self.ask(Method::PUT, "session/create", Some(&json!({"TTL": "86400s"})));
+        let session = made["ID"].as_str().expect("an ID");
+        let value = base64::encode(self.value(election));
+        let lock = json!({"Verb": "lock", "Key": Self::key(election, "lease"), "Value": value, "Session": session});
+        self.ask(Method::PUT, "txn", Some(&json!([{"KV": lock}])));
+    }
+
+    /// Keeps a copy of the data of the only server, which restarts.
+    pub fn save(&mut self) {
+        self.copy("m0", "saved");
+    }
+
+    /// Replaces the data of the only server by the copy, as a restore on new servers does; it restarts.
+    pub fn restore(&mut self) {
+        self.copy("saved", "m0");
+    }
+
+    fn copy(&mut self, from: &str, to: &str) {
+        self.kill(0..1);
+        let [from, to] = [from, to].map(|it| self.home.path().join(it));
+        let _ = std::fs::remove_dir_all(&to);
+        let copied = Command::new("cp").arg("-a").args([from, to]).status();
+        assert!(copied.expect("cp runs").success());
+        self.restart(0..1);
+    }
+}
+
+impl RegisterServer for ConsulServer {
+    fn open(&self, election: &str) -> Arc<dyn LeaseAdmin> {
+        consul::open(&self.settings(election)).expect("the settings are good")
+    }
+
+    fn bytes(&self, election: &str) -> Vec<u8> {
+        let all = ["lease", "term"].map(|it| self.get(election, it).unwrap_or_default());
+        all.join(&b'\n')
+    }
+
+    fn value(&self, election: &str) -> Vec<u8> {
+        self.get(election, "lease").unwrap_or_default()
+    }
+
+    fn put(&self, election: &str, value: &str) {
+        let (key, value) = (Self::key(election, "lease"), base64::encode(value));
+        let set = json!([{"KV": {"Verb": "set", "Key": key, "Value": value}}]);
+        self.ask(Method::PUT, "txn", Some(&set));
+    }
+
+    fn delete(&self, election: &str) {
+        self.ask(Method::DELETE, &format!("kv/{}", Self::key(election, "lease")), None);
     }
 }
 

@@ -10,7 +10,7 @@ use tempfile::TempDir;
 use tenure::config::{FileSettings, KubernetesSettings};
 use tenure::store::LeaseAdmin;
 use tenure::store::azure::Azure;
-use tenure::store::consul::Consul;
+use tenure::store::consul;
 use tenure::store::etcd;
 use tenure::store::file::FileStore;
 use tenure::store::gcs;
@@ -289,7 +289,7 @@ impl ServerCourse {
     pub fn consul() -> Self {
         let server = ConsulServer::shared();
         let settings = move |name: &str| server.settings(name);
-        Self::new("consul", Model::CONSUL, settings, |it| Arc::new(Consul::open(it).expect(GOOD)))
+        Self::new("consul", Model::REGISTER, settings, |it| consul::open(it).expect(GOOD))
     }
 
     /// `etcd:` on etcd itself.

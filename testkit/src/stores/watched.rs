@@ -31,6 +31,8 @@ pub async fn tells_of_each_change_of_hands(
     // What happens while nobody waits is not missed.
     let b = bid_on(leader, B).await;
     soon(leader.acquire(&b)).await.unwrap();
+    soon(leader.write_term(&b, 1)).await.unwrap();
+    assert_eq!(soon(news(standby)).await, Some(Nonce(B)));
     soon(leader.break_lease(true)).await.unwrap();
     let mut told = soon(news(standby)).await;
     if told == Some(Nonce(B)) {
