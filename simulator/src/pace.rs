@@ -192,14 +192,13 @@ impl Pace {
         }
     }
 
-    /// Returns whether a wake-up must move a read: four in a retry-period do, of which some may have come
-    /// unseen.
+    /// Returns whether a wake-up must move a read: four in a retry-period do.
     fn must_read(&mut self, now: Moment, period: Duration) -> bool {
         if self.hints.0.elapsed_max(now) >= period {
             self.hints = (now, 0);
         }
         self.hints.1 += 1;
-        self.hints.1 <= 2
+        self.hints.1 <= 4
     }
 
     /// The store shows a renewal of a lease of which so much is left: it need not poll before none has come

@@ -170,10 +170,13 @@ impl Election {
     /// what is left of the lease.
     pub(super) fn put_off_poll(&mut self, left: Duration, now: Moment, entropy: Entropy) {
         let silence = self.config.retry_period.mul_f32(1.25 + entropy.jitter / 4.0).min(left);
-        let longest = self.shortest_notified_period();
+        let longest = self.notified_period(entropy);
         let often = self.reads_often(now) || self.seen_free.is_some();
+        // Its jitter is drawn once: the longest of many draws is hardly jitter.
+        let shortest = self.shortest_notified_period();
         let Role::Standby { next_read, bidding: None } = &mut self.role else { return };
-        if often || next_read.ignores_wakeups || next_read.due(now) || next_read.has_failed() {
+        let stays = next_read.ignores_wakeups || next_read.due(now) || next_read.has_failed();
+        if often || stays || next_read.wait >= shortest {
             return;
         }
         let wait = next_read.from.elapsed_max(now).saturating_add(silence).min(longest);

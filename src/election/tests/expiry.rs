@@ -112,8 +112,14 @@ fn r2_the_wait_begins_when_the_store_shows_a_renewal_and_ends_with_a_read() {
     bench.answer(claimed(1, 1));
     show(&mut bench, 2);
     assert!(bench.request.is_none(), "a renewal is no reason to read");
-    let waited = until_it_bids(&mut bench, || claimed(2, 2));
+    let mut reads = 10;
+    let waited = until_it_bids(&mut bench, || {
+        reads += 1;
+        claimed(2, reads)
+    });
     assert!((ITS_LEASE..=ITS_LEASE + RETRY / 8).contains(&waited), "{waited}: from the report");
+    let Some(Request { op: Op::Acquire(bid), .. }) = &bench.request else { panic!("no bid") };
+    assert_eq!(bid.seen, Version(reads.to_string().into()), "on what it read last");
 
     let mut bench = Bench::new(config());
     bench.answer(claimed(1, 1));
@@ -254,6 +260,21 @@ fn an_observer_does_not_poll_while_renewals_are_reported() {
     bench.answer(claimed(renewal, renewal));
     let polled = bench.next("read");
     assert!((RETRY / 2..=RETRY * 3 / 2).contains(&polled), "{polled}: as without reports");
+}
+
+#[test]
+fn observers_that_are_told_of_the_same_renewals_read_at_different_times() {
+    let reads_after = |jitter| {
+        let mut bench = Bench::new(config());
+        bench.jitter = jitter;
+        bench.answer(claimed(1, 1));
+        (2..).find(|renewal| {
+            bench.pass(RETRY / 20);
+            show(&mut bench, *renewal);
+            bench.request.is_some()
+        })
+    };
+    assert!(reads_after(0.0) < reads_after(0.9));
 }
 
 #[test]

@@ -424,6 +424,17 @@ async fn a_bid_whose_answer_was_lost_finds_its_lease() {
 }
 
 #[tokio::test]
+async fn a_bid_is_based_on_what_was_read_whatever_was_told_since() {
+    let store = store();
+    store.register.set(Some(&body::first(9)));
+    let bid = Bid { seen: store.read().await.unwrap().version, ..bid() };
+    store.register.told.lock().unwrap().push(Told::Body(body::first(3)));
+    assert!(store.changed().now_or_never().is_some());
+    assert_eq!(store.acquire(&bid).await.unwrap().record.term, Some(9));
+    assert_eq!(store.register.body().unwrap().record.term, Some(9));
+}
+
+#[tokio::test]
 async fn a_lost_lease_is_refused_with_the_reason_and_nothing_is_written() {
     let mut others = Body::default();
     let candidate = Candidate { identity: "b".to_owned(), ..(*bid().candidate).clone() };
