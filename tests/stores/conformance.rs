@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use azurite::Azurite;
 use blob_server::BlobServer;
-use conformance::Harness;
+use conformance::{ANY_LENGTH, Harness};
 use raw::Raw;
 use tempfile::TempDir;
 use tenure::clock::{self, Moment};
@@ -51,6 +51,7 @@ struct MemoryLock {
 
 impl Harness for MemoryLock {
     const LEASE: Duration = Duration::from_secs(15);
+    const LENGTHS: &'static [Duration] = ANY_LENGTH;
     const FOREIGN: &'static [&'static str] = &[];
     const RULES: Rules = Rules { longest_lease: None, missing_is_free: true };
 
@@ -95,6 +96,7 @@ impl FileLock {
 
 impl Harness for FileLock {
     const LEASE: Duration = Duration::from_secs(15);
+    const LENGTHS: &'static [Duration] = ANY_LENGTH;
     const FOREIGN: &'static [&'static str] = &[
         "",
         "not JSON\n",
@@ -152,6 +154,9 @@ const FOREIGN_BLOBS: &[&str] = &[
 const RULES_OF_AZURE: Rules =
     Rules { longest_lease: Some(Duration::from_secs(60)), missing_is_free: false };
 
+const LENGTHS_OF_AZURE: &[Duration] =
+    &[Duration::from_secs(15), Duration::from_secs(31), Duration::from_secs(60)];
+
 /// A blob, and the operations of others on it.
 struct Blob {
     settings: AzureSettings,
@@ -202,6 +207,7 @@ struct TableLock {
 
 impl Harness for TableLock {
     const LEASE: Duration = Duration::from_secs(15);
+    const LENGTHS: &'static [Duration] = LENGTHS_OF_AZURE;
     const FOREIGN: &'static [&'static str] = FOREIGN_BLOBS;
     const RULES: Rules = RULES_OF_AZURE;
 
@@ -255,6 +261,7 @@ impl AzuriteLock {
 
 impl Harness for AzuriteLock {
     const LEASE: Duration = Duration::from_secs(15);
+    const LENGTHS: &'static [Duration] = LENGTHS_OF_AZURE;
     const FOREIGN: &'static [&'static str] = FOREIGN_BLOBS;
     const RULES: Rules = RULES_OF_AZURE;
 

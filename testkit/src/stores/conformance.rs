@@ -21,10 +21,25 @@ pub use observing::*;
 pub use record::*;
 pub use succession::*;
 
+/// From the shortest lease of any store to ten minutes.
+pub const ANY_LENGTH: &[Duration] = &[
+    Duration::from_millis(230),
+    Duration::from_secs(1),
+    Duration::from_millis(1_501),
+    Duration::from_secs(15),
+    Duration::from_secs(31),
+    Duration::from_secs(60),
+    Duration::from_secs(61),
+    Duration::from_secs(600),
+];
+
 /// One lock of one backend.
 pub trait Harness: Sized {
     /// The shortest lease that does not expire during a few calls.
     const LEASE: Duration;
+
+    /// The leases that are checked to last as long as was asked, without waiting for their end.
+    const LENGTHS: &'static [Duration] = &[Self::LEASE];
 
     /// The kinds of foreign content that the lock can have; empty if there are none.
     const FOREIGN: &'static [&'static str];
@@ -368,6 +383,7 @@ macro_rules! conformance {
             a_fresh_lock_is_granted_without_a_term,
             a_repeated_bid_is_granted_and_restarts_the_lease,
             a_renewal_restarts_the_lease,
+            a_lease_lasts_as_long_as_was_asked,
             a_renewal_by_another_is_refused,
             a_renewal_of_what_was_never_held_is_refused,
             a_lease_that_runs_out_is_free_for_another,

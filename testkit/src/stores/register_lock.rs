@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tenure::store::LeaseAdmin;
 
-use super::conformance::{Harness, ObservedHarness};
+use super::conformance::{ANY_LENGTH, Harness, ObservedHarness};
 use super::observed::Observers;
 use super::servers::{Ground, SharedServer, on_thread, place};
 
@@ -59,6 +59,7 @@ impl<S: RegisterServer, G: Ground> RegisterLock<S, G> {
 
 impl<S: RegisterServer, G: Ground> Harness for RegisterLock<S, G> {
     const LEASE: Duration = Duration::from_secs(15);
+    const LENGTHS: &'static [Duration] = ANY_LENGTH;
     const FOREIGN: &'static [&'static str] = &[
         "",
         "not JSON",

@@ -29,6 +29,25 @@ impl Contender {
     }
 }
 
+/// An observer reads how long the lease lasts; where the store counts, a break says how much of it is left.
+pub async fn a_lease_lasts_as_long_as_was_asked<H: Harness>(lock: H) {
+    for length in H::LENGTHS.iter().copied() {
+        let mut a = Contender::new(&lock, "a").await;
+        a.bid.lease_duration = length;
+        a.acquire().await.expect("it is free");
+        for _ in 0..2 {
+            let snapshot = a.read().await;
+            let claim = snapshot.claim.map(|it| it.lease_duration);
+            assert_eq!(claim, H::OBSERVED.then_some(length));
+            a.renew().await.expect("renewed");
+        }
+        let (_, free_in) = a.break_held(false).await;
+        assert!(free_in <= length + ROUNDING + H::LATENESS, "{length:?}: {free_in:?}");
+        assert!(free_in + 2 * ROUNDING > length, "{length:?}: {free_in:?}");
+        a.release().await.expect("it is still its holder's");
+    }
+}
+
 pub async fn a_broken_lease_runs_out_and_is_renewed_no_more<H: Harness>(lock: H) {
     let a = Contender::holder(&lock, "a").await;
     let term = a.write_term(3).await.expect("a term");
