@@ -255,7 +255,7 @@ pub fn open(settings: &Settings) -> anyhow::Result<Arc<dyn LeaseAdmin>> {
         #[cfg(not(feature = "mongodb"))]
         StoreSettings::Mongo(_) => anyhow::bail!("this build does not have the store mongodb:"),
         #[cfg(feature = "zookeeper")]
-        StoreSettings::Zookeeper(it) => Arc::new(zookeeper::Zookeeper::open(it)?),
+        StoreSettings::Zookeeper(it) => zookeeper::open(it)?,
         #[cfg(not(feature = "zookeeper"))]
         StoreSettings::Zookeeper(_) => {
             anyhow::bail!("this build does not have the store zookeeper:")

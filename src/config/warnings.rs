@@ -137,6 +137,7 @@ fn short_lease(settings: &Settings) -> Option<Warning> {
     let (servers, seconds) = match settings.store {
         StoreSettings::Etcd(_) => ("etcd", 3),
         StoreSettings::Consul(_) => ("Consul", 10),
+        StoreSettings::Zookeeper(_) => ("ZooKeeper", 10),
         _ => return None,
     };
     let (lease, least) = (settings.timings.lease_duration, Duration::from_secs(seconds));

@@ -24,7 +24,7 @@ pub struct ZookeeperSettings {
     pub auth: Option<SecretSource>,
     /// The files of TLS; `None` for no TLS.
     pub tls: Option<StoreTls>,
-    /// How long a session lasts without a request.
+    /// How long a lease lasts: what was seen of the servers is forgotten if they refuse it for so long.
     pub lease_duration: Duration,
     /// The bound on one request.
     pub request_timeout: Duration,

@@ -7,11 +7,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::lease::{Candidate, Nonce, Record, Successor};
 
-/// The format that this version reads and writes, but for registers; its presence marks a value as one of
-/// Tenure.
-#[cfg(feature = "zookeeper")]
-pub(super) const FORMAT: u64 = 1;
-
 /// The largest term that is written: one above would have no successor.
 pub(super) const LARGEST_TERM: u64 = u64::MAX - 1;
 

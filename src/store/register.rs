@@ -41,7 +41,8 @@ mod body;
     feature = "etcd",
     feature = "gcs",
     feature = "mongodb",
-    feature = "s3"
+    feature = "s3",
+    feature = "zookeeper"
 ))]
 pub(super) mod doctor;
 mod error;
@@ -519,7 +520,8 @@ fn grant(record: Record, (version, written): (Version, Written)) -> Grant {
     feature = "etcd",
     feature = "gcs",
     feature = "mongodb",
-    feature = "s3"
+    feature = "s3",
+    feature = "zookeeper"
 ))]
 pub(super) fn elections<'a>(names: impl Iterator<Item = &'a str>) -> Vec<String> {
     let is_plain = |it: u8| it.is_ascii_lowercase() || it.is_ascii_digit();

@@ -1,5 +1,5 @@
-//! A real ZooKeeper: one server or three, with or without TLS and users, and a lock in it.
+//! A real ZooKeeper: one server or three, with or without TLS and users, and a proxy for its messages.
 
-pub mod lock;
+pub mod proxy;
 pub mod server;
 mod shell;

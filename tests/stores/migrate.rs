@@ -12,7 +12,7 @@ use tenure::store::etcd;
 use tenure::store::file::FileStore;
 use tenure::store::postgres::Postgres;
 use tenure::store::redis::Redis;
-use tenure::store::zookeeper::Zookeeper;
+use tenure::store::zookeeper;
 use tenure::store::{LeaseAdmin, s3};
 use testkit::consul::server::ConsulServer;
 use testkit::etcd::server::EtcdServer;
@@ -168,7 +168,6 @@ async fn an_election_moves_from_s3_to_postgres_and_back() {
     moves(Ground { election, flags: arguments[2..].to_vec(), variables }, from, to).await;
 }
 
-/// The numbers of ZooKeeper's transactions are far above the terms of the file, and terms rise both ways.
 #[tokio::test]
 async fn an_election_moves_from_a_file_to_zookeeper_and_back() {
     let server = on_thread(ZookeeperServer::shared).await;
@@ -184,7 +183,7 @@ async fn an_election_moves_from_a_file_to_zookeeper_and_back() {
         url: format!("file://{}", directory.path().display()),
     };
     let to = Election {
-        store: Arc::new(Zookeeper::open(&server.settings(election)).unwrap()),
+        store: zookeeper::open(&server.settings(election)).unwrap(),
         url: server.arguments()[1].clone(),
     };
     moves(Ground { election, flags: Vec::new(), variables: Vec::new() }, from, to).await;

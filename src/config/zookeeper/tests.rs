@@ -27,7 +27,7 @@ fn loopback_is_plain_and_other_hosts_have_tls() {
     let near = settings(&[("store", NEAR), ("lease-duration", "20s")], &[]);
     assert!(near.tls.is_none() && near.auth.is_none());
     assert_eq!((near.path.as_str(), near.election.as_str()), ("tenure", "default"));
-    assert_eq!(near.lease_duration, Duration::from_secs(20), "it is the length of the session");
+    assert_eq!(near.lease_duration, Duration::from_secs(20));
     let far = loaded(&[("store", FAR)], &[]).unwrap().settings.store;
     assert_eq!(far.to_string(), format!("{FAR}/default"));
     let StoreSettings::Zookeeper(far) = far else { panic!("{far}") };
@@ -50,4 +50,16 @@ fn the_sign_in_is_a_secret_of_a_known_scheme() {
     assert!(matches!(&file.auth, Some(SecretSource::File(it)) if it.ends_with("auth")));
     let both = [("ZOOKEEPER_AUTH", "digest:a:b"), ("ZOOKEEPER_AUTH_FILE", "/run/auth")];
     assert!(loaded(&[("store", NEAR)], &both).unwrap_err().contains("is set twice"));
+}
+
+#[test]
+fn a_lease_shorter_than_an_ensemble_takes_to_elect_is_warned_of() {
+    for (lease, warned) in [("10s", false), ("9999ms", true), ("230ms", true)] {
+        let timings =
+            [("renew-deadline", "30ms"), ("retry-period", "10ms"), ("request-timeout", "10ms")];
+        let flags = [&[("store", NEAR), ("lease-duration", lease)][..], &timings].concat();
+        let found = loaded(&flags, &[]).unwrap().warnings;
+        let is_warned = found.iter().any(|it| it.problem.contains("defaults of ZooKeeper"));
+        assert_eq!(is_warned, warned, "{lease}: {found:?}");
+    }
 }

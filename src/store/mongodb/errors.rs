@@ -18,6 +18,7 @@ pub(super) fn is_of_one_server(error: &RegisterError) -> bool {
         | RegisterError::Condition(_)
         | RegisterError::Concurrent(_)
         | RegisterError::Credential(_)
+        | RegisterError::Lost(_)
         | RegisterError::Denied(_) => false,
     }
 }

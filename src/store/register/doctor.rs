@@ -162,6 +162,7 @@ impl<'a, R: Register> Examination<'a, R> {
                 );
             }
             RegisterError::Concurrent(_)
+            | RegisterError::Lost(_)
             | RegisterError::Throttled(_)
             | RegisterError::Unavailable(_)
             | RegisterError::Network(_) => {

@@ -13,6 +13,10 @@ pub enum RegisterError {
     /// Definite: the condition does not hold, so that nothing was written.
     #[error("{0}")]
     Condition(String),
+    /// Definite: the value was replaced by another one of the same name, and the write was done on that. Nobody
+    /// holds the lease by it.
+    #[error("{0}")]
+    Lost(String),
     /// Another request for the value was being served at the same time; it may still be done.
     #[error("{0}")]
     Concurrent(String),
@@ -57,13 +61,14 @@ impl RegisterError {
     }
 }
 
-/// Converts an error, where nothing more is known: its outcome is never definite (R4).
+/// Converts an error, where nothing more is known: its outcome is never definite (R4), but for a loss.
 impl From<RegisterError> for StoreError {
     fn from(error: RegisterError) -> Self {
         let message = error.to_string();
         let cause = match error {
             RegisterError::Network(error) => return error.into(),
             RegisterError::Local(failure) => return Self::Unknown(failure),
+            RegisterError::Lost(_) => return Self::Refused(Failure::new(Cause::Lease, message)),
             RegisterError::Concurrent(_) => {
                 return Self::RetryNow(Failure::new(Cause::Lease, message));
             }

@@ -1,28 +1,27 @@
-//! Access to the servers: one connection that reads and most writes share, and for each grant another,
-//! whose session is the lease. The credentials and the TLS settings are those of the files as they were when
-//! a connection was opened.
+//! Access to the servers: the one connection that all requests share, and the making of others. The
+//! credentials and the TLS settings are those of the files as they were when a connection was opened.
 //!
-//! Each call goes to one server. If that does not answer, the next connection is made to the next server;
-//! nothing is repeated here.
+//! Each call goes to one server. If that does not answer, the next call goes to the next server; nothing is
+//! repeated here.
 
-use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::MutexGuard;
 
 use super::connection::{Answer, Connection, Opening};
-use super::errors::{ZookeeperError, disconnected, other_length};
-use super::wire::{Acl, Op, Outcome, Request};
+use super::errors::disconnected;
+use super::wire::{Acl, Op, Request, State};
+use crate::clock::{self, Moment};
 use crate::config::{ZookeeperSettings, digest_user};
 use crate::http::resolver::Resolver;
-use crate::lease::Nonce;
-use crate::store::network::{in_time, load_tls};
+use crate::store::network::{NetworkError, in_time, load_tls};
 use crate::store::next_server::NextServer;
+use crate::store::register::RegisterError;
 use crate::store::secret::Secret;
 use crate::tls::ClientTls;
 
-/// The servers, with the connections to them.
+/// The servers, with the connection to one of them.
 pub(super) struct Access {
     settings: ZookeeperSettings,
     /// The bound on the connecting, and on each request.
@@ -30,14 +29,42 @@ pub(super) struct Access {
     user: Option<Secret>,
     tls: Option<ClientTls>,
     resolver: Resolver,
-    /// The server that the next connection is made to.
+    /// The server that the next connection for requests is made to, and that for the next watch.
     next: NextServer,
-    /// The last transaction that a server has told of.
-    seen: AtomicI64,
+    next_watch: NextServer,
+    history: Mutex<History>,
     shared: tokio::sync::Mutex<Option<Connection>>,
-    /// The connection whose session is the lease, with the acquisition that it is for. Nothing is sent on it,
-    /// or the lease would last longer.
-    lease: Mutex<Option<(Nonce, Connection)>>,
+}
+
+/// What this instance has seen of the ensemble. A server that is behind that refuses its connections, so that
+/// nothing older is shown: a release that was restored would be taken for one while the holder still leads.
+/// If all servers refuse them for a whole lease, the ensemble was restored, and no belief is older.
+#[derive(Default)]
+struct History {
+    /// The last transaction that a server has told of.
+    seen: i64,
+    /// The first refusal since the last connection.
+    refused_since: Option<Moment>,
+}
+
+impl History {
+    /// Returns what a new connection begins with; nothing, once all were refused for a whole lease.
+    fn to_begin_with(&mut self, lease_duration: Duration, now: Moment) -> i64 {
+        if self.refused_since.is_some_and(|it| it.elapsed_min(now) >= lease_duration) {
+            tracing::warn!(
+                "each server of ZooKeeper has closed all connections for {lease_duration:?}: if the ensemble was \
+                 restored, it is behind what this instance has seen, which is forgotten now"
+            );
+            *self = Self::default();
+        }
+        self.seen
+    }
+
+    fn is_refused(&mut self, now: Moment) {
+        if self.seen > 0 {
+            self.refused_since.get_or_insert(now);
+        }
+    }
 }
 
 impl Access {
@@ -50,12 +77,12 @@ impl Access {
             user: settings.auth.as_ref().map(Secret::new),
             tls: settings.tls.as_ref().map(load_tls).transpose()?,
             next: NextServer::new(settings.servers.len()),
+            next_watch: NextServer::new(settings.servers.len()),
             settings: settings.clone(),
             bound,
             resolver: Resolver::default(),
-            seen: AtomicI64::new(0),
+            history: Mutex::default(),
             shared: tokio::sync::Mutex::default(),
-            lease: Mutex::default(),
         })
     }
 
@@ -65,106 +92,83 @@ impl Access {
     }
 
     /// Returns the shared connection, or a new one; nobody else uses it meanwhile.
-    pub(super) async fn call(&self) -> Result<Call<'_>, ZookeeperError> {
+    pub(super) async fn call(&self) -> Result<Call<'_>, RegisterError> {
         let mut place = self.shared.lock().await;
         // Out of its place, so that it is closed if this future is dropped before its end.
         let known = place.take().and_then(|mut it| it.is_alive().then_some(it));
-        let mut call = Call { connection: known, place: Some(place), ..self.unconnected() };
+        let at = self.next.get();
+        let mut call = Call { access: self, at, connection: known, is_answered: true, place };
         if call.connection.is_none() {
-            call.connect(self.settings.lease_duration).await?;
+            call.is_answered = false;
+            let connected = self.connect_to(at).await;
+            call.is_answered = true;
+            call.connection = Some(call.judged(connected)?);
         }
         Ok(call)
     }
 
-    /// Returns a new connection, with a session of this length that begins now.
-    pub(super) async fn session(&self, length: Duration) -> Result<Call<'_>, ZookeeperError> {
-        let mut call = self.unconnected();
-        call.connect(length).await?;
-        call.keeps(length)?;
-        Ok(call)
-    }
-
-    fn unconnected(&self) -> Call<'_> {
-        Call {
-            access: self,
-            at: self.next.get(),
-            connection: None,
-            is_connecting: false,
-            place: None,
-        }
-    }
-
-    /// Connects to the server of this number alone, and asks for a session of this length.
-    pub(super) async fn connect_to(
-        &self,
-        at: usize,
-        length: Duration,
-    ) -> Result<Connection, ZookeeperError> {
-        let user = match &self.user {
-            Some(secret) => Some(self.user(secret).await?),
-            None => None,
+    /// Connects to the server of this number alone.
+    pub(super) async fn connect_to(&self, at: usize) -> Result<Connection, RegisterError> {
+        let user = self.user().await?;
+        let opening = self.opening(at).await;
+        let connect = async {
+            let mut connection = Connection::open(&opening).await?;
+            let seen = self.history().to_begin_with(self.settings.lease_duration, clock::now());
+            match connection.begin(seen).await {
+                Err(error @ RegisterError::Network(NetworkError::Disconnected(_))) => {
+                    self.history().is_refused(clock::now());
+                    return Err(error);
+                }
+                begun => begun?,
+            }
+            if let Some(user) = &user {
+                connection.sign_in(user).await?;
+            }
+            Ok(connection)
         };
-        let opening = self.opening(at, length, user.as_deref()).await;
-        let connected = self.in_time(at, Connection::open(&opening)).await?;
-        self.heard(&connected);
+        let connected = self.in_time(&opening.server, connect).await?;
+        self.heard(connected.seen);
         Ok(connected)
     }
 
-    /// Connects to the server whose turn it is, and lets the next connection go to another one if that fails.
-    pub(super) async fn connect_next(&self) -> Result<Connection, ZookeeperError> {
-        let mut call = self.unconnected();
-        call.connect(self.settings.lease_duration).await?;
-        call.connection.take().ok_or_else(|| call.gone())
-    }
-
-    /// Returns the shortest and the longest session that the server whose turn it is keeps.
-    pub(super) async fn lengths(&self) -> Result<(Duration, Duration), ZookeeperError> {
-        let mut lengths = [Duration::from_millis(1), Duration::MAX];
-        for length in &mut lengths {
-            let connected = self.connect_to(self.next.get(), *length).await?;
-            *length = connected.length;
-            connected.close();
-        }
-        Ok(lengths.into())
+    /// Connects for a watch, each time to the next server.
+    pub(super) async fn connect_watch(&self) -> Result<Connection, RegisterError> {
+        let at = self.next_watch.get();
+        self.next_watch.move_on(at);
+        self.connect_to(at).await
     }
 
     /// Asks a server for its version and its role.
-    pub(super) async fn server(&self, at: usize) -> Result<String, ZookeeperError> {
-        let opening = self.opening(at, Duration::ZERO, None).await;
-        self.in_time(at, opening.command("srvr")).await
+    pub(super) async fn server(&self, at: usize) -> Result<String, RegisterError> {
+        let opening = self.opening(at).await;
+        self.in_time(&opening.server, opening.command("srvr")).await
     }
 
-    async fn opening<'a>(
-        &'a self,
-        at: usize,
-        length: Duration,
-        user: Option<&'a str>,
-    ) -> Opening<'a> {
+    async fn opening(&self, at: usize) -> Opening<'_> {
         let tls = match &self.tls {
             Some(tls) => Some(tls.config().await),
             None => None,
         };
-        let seen = self.seen.load(Ordering::Relaxed);
-        let server = &self.settings.servers[at];
-        Opening { server, length, seen, user, tls, resolver: &self.resolver }
+        Opening { server: &self.settings.servers[at], tls, resolver: &self.resolver }
     }
 
-    async fn user(&self, secret: &Secret) -> Result<String, ZookeeperError> {
-        let text = secret.read(self.bound / 4).await.map_err(ZookeeperError::Files)?;
-        digest_user(&text).map(str::to_owned).ok_or_else(|| {
-            ZookeeperError::Files(
-                "ZOOKEEPER_AUTH_FILE has no digest:USER:PASSWORD in it".to_owned(),
-            )
-        })
+    /// Reads the sign-in, `USER:PASSWORD`, if there is one.
+    async fn user(&self) -> Result<Option<String>, RegisterError> {
+        let Some(secret) = &self.user else { return Ok(None) };
+        let text = secret.read(self.bound / 4).await.map_err(RegisterError::no_credential)?;
+        let user = digest_user(&text).map(str::to_owned).ok_or_else(|| {
+            RegisterError::no_credential("ZOOKEEPER_AUTH_FILE has no digest:USER:PASSWORD in it")
+        });
+        user.map(Some)
     }
 
     /// Bounds a request in time.
     pub(super) async fn in_time<T>(
         &self,
-        at: usize,
-        asked: impl Future<Output = Result<T, ZookeeperError>>,
-    ) -> Result<T, ZookeeperError> {
-        in_time(self.bound, &self.settings.servers[at], asked).await
+        server: &impl std::fmt::Display,
+        asked: impl Future<Output = Result<T, RegisterError>>,
+    ) -> Result<T, RegisterError> {
+        in_time(self.bound, server, asked).await
     }
 
     /// Lets the next connection go to this server.
@@ -173,108 +177,69 @@ impl Access {
     }
 
     /// Remembers the last transaction that a server has told of.
-    pub(super) fn heard(&self, connection: &Connection) {
-        self.seen.fetch_max(connection.seen, Ordering::Relaxed);
+    pub(super) fn heard(&self, seen: i64) {
+        let mut history = self.history();
+        *history = History { seen: history.seen.max(seen), refused_since: None };
     }
 
-    /// Keeps the connection whose session is the lease, until the next one is; ends the session of the one
-    /// before, which is the lease no longer.
-    fn keep(&self, nonce: Nonce, connection: Connection) {
-        if let Some((_, before)) = self.lease().replace((nonce, connection)) {
-            before.close();
-        }
-    }
-
-    /// Ends the session that was the lease of an acquisition, and no other.
-    pub(super) fn let_go(&self, nonce: Nonce) {
-        if let Some((_, connection)) = self.lease().take_if(|(known, _)| *known == nonce) {
-            connection.close();
-        }
-    }
-
-    /// Returns whether this instance was last granted the lease by this acquisition.
-    pub(super) fn was_granted(&self, nonce: Nonce) -> bool {
-        self.lease().as_ref().is_some_and(|(known, _)| *known == nonce)
-    }
-
-    fn lease(&self) -> std::sync::MutexGuard<'_, Option<(Nonce, Connection)>> {
-        self.lease.lock().unwrap_or_else(PoisonError::into_inner)
+    fn history(&self) -> std::sync::MutexGuard<'_, History> {
+        self.history.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// A connection for the requests of one call. If it is dropped within a request, the connection is closed.
+/// The connection for the requests of one call. If it is dropped within a request, the connection is closed.
 pub(super) struct Call<'a> {
     access: &'a Access,
     at: usize,
     connection: Option<Connection>,
-    is_connecting: bool,
+    is_answered: bool,
     /// Where the connection goes back to.
-    place: Option<MutexGuard<'a, Option<Connection>>>,
+    place: MutexGuard<'a, Option<Connection>>,
 }
 
 impl Call<'_> {
-    async fn connect(&mut self, length: Duration) -> Result<(), ZookeeperError> {
-        self.is_connecting = true;
-        let connected = self.access.connect_to(self.at, length).await;
-        self.is_connecting = false;
-        self.connection = Some(self.judged(connected)?);
-        Ok(())
-    }
-
-    /// Moves on from a server with a fault of its own.
-    fn judged<T>(&self, outcome: Result<T, ZookeeperError>) -> Result<T, ZookeeperError> {
-        if outcome.as_ref().is_err_and(ZookeeperError::is_of_one_server) {
-            self.access.next.move_on(self.at);
+    /// Moves on from a server with a fault of its own, and signs in anew after a refusal.
+    fn judged<T>(&mut self, outcome: Result<T, RegisterError>) -> Result<T, RegisterError> {
+        match &outcome {
+            Err(RegisterError::Credential(_) | RegisterError::Denied(_)) => self.connection = None,
+            Err(RegisterError::Local(_)) | Ok(_) => (),
+            Err(_) => drop(self.access.next.move_on(self.at)),
         }
         outcome
-    }
-
-    /// Checks that the session lasts for this time, no shorter and no longer.
-    pub(super) fn keeps(&self, length: Duration) -> Result<(), ZookeeperError> {
-        match &self.connection {
-            Some(it) if it.length != length => Err(other_length(length, it.length, it.server())),
-            _ => Ok(()),
-        }
     }
 
     /// Sends requests one behind the other, and returns the answer to each.
     pub(super) async fn ask<const N: usize>(
         &mut self,
         requests: [Request<'_>; N],
-    ) -> Result<[Answer; N], ZookeeperError> {
-        let Some(connection) = &mut self.connection else { return Err(self.gone()) };
-        let asked = self.access.in_time(self.at, connection.ask(requests)).await;
-        self.access.heard(connection);
-        self.judged(asked)
+    ) -> Result<[Answer; N], RegisterError> {
+        let Some(mut connection) = self.connection.take() else { return Err(self.gone()) };
+        self.is_answered = false;
+        let server = connection.server();
+        let asked = self.access.in_time(&server, connection.ask(requests)).await;
+        self.is_answered = true;
+        if connection.is_in_step() {
+            self.access.heard(connection.seen);
+            self.connection = Some(connection);
+        }
+        let faults = |all: [Answer; N]| match all.iter().find_map(Answer::fault) {
+            Some(fault) => Err(fault),
+            None => Ok(all),
+        };
+        self.judged(asked.and_then(faults))
     }
 
-    /// Performs all of some operations or none; `Err` if nothing was done because the nodes are others than
-    /// it was thought.
+    /// Performs all of some operations or none; see [`Answer::done`].
     pub(super) async fn transact(
         &mut self,
         ops: &[Op<'_>],
-    ) -> Result<Result<Outcome, i32>, ZookeeperError> {
-        let Some(connection) = &mut self.connection else { return Err(self.gone()) };
-        let asked = self.access.in_time(self.at, connection.transact(ops)).await;
-        self.access.heard(connection);
-        self.judged(asked)
+    ) -> Result<Result<State, (usize, i32)>, RegisterError> {
+        let [answer] = self.ask([Request::Transaction(ops)]).await?;
+        let done = answer.done(ops.len());
+        self.judged(done)
     }
 
-    /// Ends the call by which the lease was granted: the session of this connection is the lease.
-    pub(super) fn keep(mut self, nonce: Nonce) {
-        if let Some(connection) = self.connection.take() {
-            self.access.keep(nonce, connection);
-        }
-    }
-
-    /// Ends a call that granted no lease, with its session.
-    pub(super) fn close(mut self) {
-        if let Some(connection) = self.connection.take_if(|it| it.is_in_step()) {
-            connection.close();
-        }
-    }
-
-    fn gone(&self) -> ZookeeperError {
+    fn gone(&self) -> RegisterError {
         let server = &self.access.settings.servers[self.at];
         disconnected(format!("there is no connection to {server}"))
     }
@@ -282,13 +247,33 @@ impl Call<'_> {
 
 impl Drop for Call<'_> {
     fn drop(&mut self) {
-        let connection = self.connection.take();
-        let is_asking = connection.as_ref().is_some_and(|it| !it.is_in_step());
-        if is_asking || self.is_connecting {
+        if !self.is_answered {
             // The caller's time was over before the server answered.
             self.access.next.move_on(self.at);
-        } else if let Some(place) = &mut self.place {
-            **place = connection;
+        }
+        *self.place = self.connection.take();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_seen_is_forgotten_once_all_servers_have_refused_it_for_a_lease() {
+        let (lease, start) = (Duration::from_secs(15), clock::now());
+        let at = |millis| {
+            let past = Duration::from_millis(millis);
+            Moment { boot: start.boot + past, raw: start.raw + past, wall: start.wall }
+        };
+        let mut history = History::default();
+        history.is_refused(at(0));
+        assert_eq!(history.to_begin_with(lease, at(60_000)), 0, "there is nothing to forget");
+        assert!(history.refused_since.is_none());
+        history.seen = 9;
+        for (millis, seen) in [(0, 9), (14_999, 9), (15_000, 0), (15_001, 0)] {
+            assert_eq!(history.to_begin_with(lease, at(millis)), seen, "{millis}");
+            history.is_refused(at(millis));
         }
     }
 }

@@ -1,10 +1,8 @@
-//! One connection to a server, which is one session: it begins with the connection, and no connection takes
-//! up the session of another.
+//! One connection to a server, which is one session, and no connection takes up the session of another.
 //!
 //! Requests are sent one behind the other and answered in this order; notifications come between. A
 //! connection whose future was dropped before all was answered is of no more use, so its owner takes it out
-//! of its place for the time of a request. Nothing is sent unasked: what keeps a session alive is sent by
-//! its owner.
+//! of its place for the time of a request. It is closed, with its session, when it is dropped.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,16 +11,26 @@ use bytes::{Buf, BytesMut};
 use futures::FutureExt;
 use rustls::ClientConfig;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::time::timeout;
 
-use super::errors::{NO_NODE, ZookeeperError, disconnected, not_taken, not_zookeeper, reported};
-use super::wire::{self, NOTIFICATION, Op, Outcome, PING, Reader, Request, SIGN_IN, State};
+use super::errors::{
+    BAD_VERSION, NO_NODE, NODE_EXISTS, disconnected, not_taken, not_zookeeper, reported,
+};
+use super::wire::{self, NOTIFICATION, PING, Reader, Request, SIGN_IN, State};
 use crate::config::Address;
 use crate::http::resolver::Resolver;
 use crate::store::network::NetworkError;
+use crate::store::register::RegisterError;
 use crate::store::stream::{self, Stream, broken};
+
+/// How long a session lasts without a request, if the server agrees. None is worth more than its connection.
+const SESSION: Duration = Duration::from_secs(30);
 
 /// The longest message that is read: as long as a server sends by default.
 const LONGEST_MESSAGE: usize = 1024 * 1024 + 1024;
+
+/// The most that is read for one request, with what comes before its answer.
+const MOST: usize = 2 * LONGEST_MESSAGE;
 
 /// The longest answer to a command of four letters.
 const LONGEST_TEXT: u64 = 64 * 1024;
@@ -30,13 +38,6 @@ const LONGEST_TEXT: u64 = 64 * 1024;
 /// How a connection is made.
 pub(super) struct Opening<'a> {
     pub(super) server: &'a Address,
-    /// How long the session lasts without a request.
-    pub(super) length: Duration,
-    /// The last transaction that this instance knows of: a server that is behind it does not take the
-    /// connection.
-    pub(super) seen: i64,
-    /// `USER:PASSWORD`.
-    pub(super) user: Option<&'a str>,
     pub(super) tls: Option<Arc<ClientConfig>>,
     pub(super) resolver: &'a Resolver,
 }
@@ -48,7 +49,7 @@ impl Opening<'_> {
     }
 
     /// Asks a command of four letters, which needs no session, on a connection of its own.
-    pub(super) async fn command(&self, letters: &str) -> Result<String, ZookeeperError> {
+    pub(super) async fn command(&self, letters: &str) -> Result<String, RegisterError> {
         let mut stream = self.stream().await?;
         let mut answer = Vec::new();
         let asked = async {
@@ -74,28 +75,34 @@ pub(super) struct Answer {
 }
 
 impl Answer {
-    /// Reads the body of a success.
-    pub(super) fn read<'a, T>(
+    /// Returns the error that the server reports, but for that of a missing node.
+    pub(super) fn fault(&self) -> Option<RegisterError> {
+        self.found(|_| Some(())).err()
+    }
+
+    /// Reads the answer; `None` if there is no such node.
+    pub(super) fn found<'a, T>(
         &'a self,
         read: impl FnOnce(&mut Reader<'a>) -> Option<T>,
-    ) -> Result<T, ZookeeperError> {
+    ) -> Result<Option<T>, RegisterError> {
         match self.code {
-            0 => read(&mut Reader(&self.body)).ok_or_else(|| not_zookeeper(&self.server)),
+            0 => read(&mut Reader(&self.body)).map(Some).ok_or_else(|| not_zookeeper(&self.server)),
+            NO_NODE => Ok(None),
             code => Err(reported(code, &self.server)),
         }
     }
 
-    /// Reads the body of a success; `None` if there is no such node.
-    pub(super) fn found<'a, T>(
-        &'a self,
-        read: impl FnOnce(&mut Reader<'a>) -> Option<T>,
-    ) -> Result<Option<T>, ZookeeperError> {
-        if self.code == NO_NODE { Ok(None) } else { self.read(read).map(Some) }
-    }
-
-    /// Checks that it is a success.
-    pub(super) fn done(&self) -> Result<(), ZookeeperError> {
-        self.read(|_| Some(()))
+    /// Reads the answer to a transaction of some parts: the state of the first node that it wrote, or the
+    /// first part that failed with its error, if nothing was done because the nodes are others than was
+    /// thought.
+    pub(super) fn done(&self, parts: usize) -> Result<Result<State, (usize, i32)>, RegisterError> {
+        let outcome = self.found(Reader::outcome)?;
+        match outcome.map(|it| (it.fault, it)) {
+            Some((None, it)) if it.parts == parts => Ok(Ok(it.state)),
+            Some((Some(fault @ (_, NO_NODE | NODE_EXISTS | BAD_VERSION)), _)) => Ok(Err(fault)),
+            Some((Some((_, code)), _)) => Err(reported(code, &self.server)),
+            _ => Err(not_zookeeper(&self.server)),
+        }
     }
 }
 
@@ -104,140 +111,135 @@ pub(super) struct Connection {
     stream: Box<dyn Stream>,
     /// What was received and not looked at yet.
     received: BytesMut,
+    /// How much more may be received for this request.
+    room: usize,
     /// Host and port.
     server: Arc<str>,
     /// The number of the last request.
     number: i32,
     /// How long the session lasts without a request, as the server said.
-    pub(super) length: Duration,
+    length: Duration,
     /// The last transaction that the server has told of.
     pub(super) seen: i64,
-    /// The paths of the notifications that have arrived.
-    notified: Vec<String>,
+    /// Whether a notification has arrived.
+    is_notified: bool,
     /// Whether a ping has no answer yet.
     is_pinged: bool,
     /// Whether the last answer was received to its end.
     is_in_step: bool,
 }
 
+impl Drop for Connection {
+    /// Ends the session, as far as that can be done without waiting.
+    fn drop(&mut self) {
+        if self.is_in_step && !self.length.is_zero() {
+            let message = wire::request(self.number.wrapping_add(1), &Request::Close);
+            let _ = self.send(&message).now_or_never();
+        }
+    }
+}
+
 impl Connection {
-    /// Connects, begins a session and signs in.
-    pub(super) async fn open(opening: &Opening<'_>) -> Result<Self, ZookeeperError> {
-        let stream = opening.stream().await?;
-        let mut it = Self::new(stream, &opening.server.to_string());
-        it.begin(opening).await?;
-        Ok(it)
+    /// Connects. No session has begun yet.
+    pub(super) async fn open(opening: &Opening<'_>) -> Result<Self, RegisterError> {
+        Ok(Self::over(opening.stream().await?, &opening.server.to_string()))
     }
 
-    fn new(stream: Box<dyn Stream>, server: &str) -> Self {
+    /// Returns a connection over this stream, on which nothing was sent.
+    pub(super) fn over(stream: Box<dyn Stream>, server: &str) -> Self {
         Self {
             stream,
             received: BytesMut::new(),
+            room: MOST,
             server: server.into(),
             number: 0,
             length: Duration::ZERO,
             seen: 0,
-            notified: Vec::new(),
+            is_notified: false,
             is_pinged: false,
             is_in_step: true,
         }
     }
 
-    /// Returns a connection with a session, over something else than a network.
-    #[cfg(any(test, fuzzing))]
-    pub(super) fn over(stream: Box<dyn Stream>) -> Self {
-        Self::new(stream, "server")
+    /// Names the server.
+    pub(super) fn server(&self) -> Arc<str> {
+        Arc::clone(&self.server)
     }
 
-    pub(super) fn server(&self) -> &str {
-        &self.server
-    }
-
-    async fn begin(&mut self, opening: &Opening<'_>) -> Result<(), ZookeeperError> {
-        let server = Arc::clone(&self.server);
+    /// Begins a session. A server that has not seen this transaction closes the connection without an
+    /// answer, which is [`NetworkError::Disconnected`].
+    pub(super) async fn begin(&mut self, seen: i64) -> Result<(), RegisterError> {
+        let server = self.server();
         let explained = |error| match error {
-            ZookeeperError::Network(NetworkError::Disconnected(_)) => not_taken(&server),
+            RegisterError::Network(NetworkError::Disconnected(_)) => not_taken(&server),
             other => other,
         };
-        self.send(&wire::connect(opening.seen, opening.length)).await.map_err(explained)?;
+        self.send(&wire::connect(seen, SESSION)).await.map_err(explained)?;
         let first = self.message().await.map_err(explained)?;
         self.length = Reader(&first).connected().ok_or_else(|| not_zookeeper(&self.server))?;
         if self.length.is_zero() {
             return Err(disconnected(format!("{} began no session", self.server)));
         }
-        if let Some(user) = opening.user {
-            // Not before: some servers would answer it first. The server closes the connection behind a sign-in that it does not accept.
-            self.send(&wire::sign_in(user)).await?;
-            self.answer(SIGN_IN).await?.done()?;
-        }
         Ok(())
+    }
+
+    /// Signs in as `USER:PASSWORD`. The server closes the connection behind a sign-in that it does not accept.
+    pub(super) async fn sign_in(&mut self, user: &str) -> Result<(), RegisterError> {
+        // Not together with the beginning of the session: some servers would answer it first.
+        self.send(&wire::sign_in(user)).await?;
+        self.answer(SIGN_IN).await?.found(|_| Some(())).map(drop)
     }
 
     /// Sends requests one behind the other, and returns the answer to each.
     pub(super) async fn ask<const N: usize>(
         &mut self,
         requests: [Request<'_>; N],
-    ) -> Result<[Answer; N], ZookeeperError> {
+    ) -> Result<[Answer; N], RegisterError> {
         self.is_in_step = false;
-        let first = self.number + 1;
+        self.room = MOST;
+        let first = self.number.wrapping_add(1);
         let mut messages = Vec::new();
         for request in &requests {
-            self.number += 1;
+            self.number = self.number.wrapping_add(1);
             messages.extend(wire::request(self.number, request));
         }
         self.send(&messages).await?;
-        let mut answers = Vec::with_capacity(N);
+        let mut answers: Vec<Answer> = Vec::with_capacity(N);
         for number in first..=self.number {
-            answers.push(self.answer(number).await?);
+            let answered = self.answer(number).await;
+            // A server that refuses a session closes it behind the first answer, which says why.
+            let refused = || answers.first()?.fault();
+            answers.push(answered.map_err(|error| refused().unwrap_or(error))?);
         }
         self.is_in_step = true;
         answers.try_into().map_err(|_| not_zookeeper(&self.server))
     }
 
-    /// Performs all of some operations or none; `Err` with the error of the first that failed, if nothing was
-    /// done because the nodes are others than it was thought.
-    pub(super) async fn transact(
-        &mut self,
-        ops: &[Op<'_>],
-    ) -> Result<Result<Outcome, i32>, ZookeeperError> {
-        let [answer] = self.ask([Request::Transaction(ops)]).await?;
-        let outcome = answer.read(Reader::outcome)?;
-        let fault = outcome.fault.map(|(_, code)| (code, reported(code, &self.server)));
-        match fault {
-            None if outcome.parts == ops.len() => Ok(Ok(outcome)),
-            None => Err(not_zookeeper(&self.server)),
-            Some((code, ZookeeperError::Conflict(_))) => Ok(Err(code)),
-            Some((_, error)) => Err(error),
-        }
-    }
-
-    /// Returns the path of the next notification. May be dropped at any time.
-    pub(super) async fn notification(&mut self) -> Result<String, ZookeeperError> {
-        loop {
-            if !self.notified.is_empty() {
-                return Ok(self.notified.remove(0));
-            }
-            if self.parse()?.is_some() {
-                return Err(not_zookeeper(&self.server));
-            }
-            if self.notified.is_empty() {
-                self.fill().await?;
+    /// Waits for a notification, and keeps the session alive meanwhile.
+    pub(super) async fn notified(&mut self) -> Result<(), RegisterError> {
+        while !std::mem::take(&mut self.is_notified) {
+            self.room = MOST;
+            match timeout(self.length / 3, self.pass()).await {
+                Ok(passed) => passed?,
+                Err(_) if self.is_pinged => {
+                    return Err(disconnected(format!("{} does not answer", self.server)));
+                }
+                Err(_) => {
+                    self.is_pinged = true;
+                    self.send(&wire::ping()).await?;
+                }
             }
         }
+        Ok(())
     }
 
-    /// Keeps the session alive, unless the last ping has no answer yet.
-    pub(super) async fn ping(&mut self) -> Result<(), ZookeeperError> {
-        if std::mem::replace(&mut self.is_pinged, true) {
-            return Err(disconnected(format!("{} does not answer", self.server)));
+    /// Waits for anything that is no answer to a request. May be dropped at any time.
+    async fn pass(&mut self) -> Result<(), RegisterError> {
+        match self.parse()? {
+            Some(_) => Err(not_zookeeper(&self.server)),
+            None if self.is_notified => Ok(()),
+            None => self.fill().await,
         }
-        self.send(&wire::ping()).await
-    }
-
-    /// Ends the session, as far as that can be done without waiting.
-    pub(super) fn close(mut self) {
-        let message = wire::request(self.number + 1, &Request::Close);
-        let _ = self.send(&message).now_or_never();
     }
 
     /// Returns whether the last answer was received to its end, so that another request may follow.
@@ -247,6 +249,7 @@ impl Connection {
 
     /// Returns whether the connection is still there, as far as is known here.
     pub(super) fn is_alive(&mut self) -> bool {
+        self.room = MOST;
         loop {
             match self.parse() {
                 Ok(None) => (),
@@ -260,40 +263,36 @@ impl Connection {
         }
     }
 
-    async fn send(&mut self, messages: &[u8]) -> Result<(), ZookeeperError> {
+    async fn send(&mut self, messages: &[u8]) -> Result<(), RegisterError> {
         Ok(stream::send(&mut *self.stream, messages, &self.server).await?)
     }
 
     /// Returns the answer with a number, which must be the next.
-    async fn answer(&mut self, number: i32) -> Result<Answer, ZookeeperError> {
+    async fn answer(&mut self, number: i32) -> Result<Answer, RegisterError> {
         loop {
-            if let Some((found, seen, answer)) = self.parse()? {
+            if let Some((found, code, body)) = self.parse()? {
                 if found != number {
                     return Err(not_zookeeper(&self.server));
                 }
-                self.seen = self.seen.max(seen);
-                return Ok(answer);
+                return Ok(Answer { code, body, server: self.server() });
             }
             self.fill().await?;
         }
     }
 
-    /// Takes the next answer from what was received, with its number and the last transaction; keeps
-    /// notifications.
-    fn parse(&mut self) -> Result<Option<(i32, i64, Answer)>, ZookeeperError> {
+    /// Takes the next answer from what was received, with its number and its error.
+    fn parse(&mut self) -> Result<Option<(i32, i32, Vec<u8>)>, RegisterError> {
         let unfit = || not_zookeeper(&self.server);
         while let Some(message) = take(&mut self.received).ok_or_else(unfit)? {
             let mut reader = Reader(&message);
             let (number, seen, code) = reader.header().ok_or_else(unfit)?;
             match number {
                 PING => self.is_pinged = false,
-                NOTIFICATION => {
-                    self.notified.push(reader.notification().ok_or_else(unfit)?);
-                }
+                // Of the only node that is watched.
+                NOTIFICATION => self.is_notified = true,
                 _ => {
-                    let server = Arc::clone(&self.server);
-                    let answer = Answer { code, body: reader.0.to_vec(), server };
-                    return Ok(Some((number, seen, answer)));
+                    self.seen = self.seen.max(seen);
+                    return Ok(Some((number, code, reader.0.to_vec())));
                 }
             }
         }
@@ -301,7 +300,7 @@ impl Connection {
     }
 
     /// Returns the next message.
-    async fn message(&mut self) -> Result<Vec<u8>, ZookeeperError> {
+    async fn message(&mut self) -> Result<Vec<u8>, RegisterError> {
         loop {
             let taken = take(&mut self.received).ok_or_else(|| not_zookeeper(&self.server))?;
             match taken {
@@ -312,9 +311,13 @@ impl Connection {
     }
 
     /// Waits for more. May be dropped at any time.
-    async fn fill(&mut self) -> Result<(), ZookeeperError> {
+    async fn fill(&mut self) -> Result<(), RegisterError> {
         match self.stream.read_buf(&mut self.received).await {
-            Ok(1..) => Ok(()),
+            Ok(read @ 1..) => {
+                let rest = self.room.checked_sub(read);
+                self.room = rest.ok_or_else(|| not_zookeeper(&self.server))?;
+                Ok(())
+            }
             Ok(0) => Err(disconnected(format!("{} closed the connection", self.server))),
             Err(error) => Err(broken(&error, &self.server).into()),
         }
@@ -336,17 +339,15 @@ fn take(received: &mut BytesMut) -> Option<Option<Vec<u8>>> {
     Some(Some(received.split_to(length).to_vec()))
 }
 
-/// Reads the state of a node in an answer, if there is one.
-pub(super) fn state(answer: &Answer) -> Result<Option<State>, ZookeeperError> {
-    answer.found(Reader::state)
-}
-
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::disallowed_methods, reason = "the clock of a paused runtime is measured")]
+
     use std::io::Cursor;
 
     use tokio::io::{DuplexStream, duplex};
     use tokio::net::TcpListener;
+    use tokio::time::Instant;
 
     use super::*;
 
@@ -356,47 +357,87 @@ mod tests {
         [&i32::try_from(head.len()).unwrap().to_be_bytes()[..], &head].concat()
     }
 
-    fn asked(answers: &[Vec<u8>]) -> (Result<[Answer; 2], ZookeeperError>, Connection) {
+    fn notification() -> Vec<u8> {
+        answer(NOTIFICATION, 0, &[0; 12])
+    }
+
+    fn asked(answers: &[Vec<u8>]) -> (Result<[Answer; 2], RegisterError>, Connection) {
         let stream = tokio::io::join(Cursor::new(answers.concat()), tokio::io::sink());
-        let mut connection = Connection::over(Box::new(stream));
-        let requests = [Request::Sync("/a"), Request::Delete("/a")];
+        let mut connection = Connection::over(Box::new(stream), "h:1");
+        let requests = [Request::Sync("/a"), Request::Data("/a")];
         let outcome = connection.ask(requests).now_or_never().expect("all of it is there");
         (outcome, connection)
     }
 
     #[test]
     fn an_answer_counts_only_when_all_are_there_in_order() {
-        let (one, two) = (answer(1, 0, b""), answer(2, -101, b""));
+        let (one, two) = (answer(1, 0, b""), answer(2, NO_NODE, b""));
         let (outcome, connection) = asked(&[one.clone(), two.clone()]);
         let [first, second] = outcome.unwrap();
         assert!(connection.is_in_step() && connection.seen == 9);
-        assert!(first.done().is_ok());
-        assert!(matches!(second.done(), Err(ZookeeperError::Conflict(_))));
+        assert_eq!(
+            (first.found(|_| Some(())), second.found(|_| Some(()))),
+            (Ok(Some(())), Ok(None))
+        );
         for unfit in [vec![two, one.clone()], vec![one.clone()], vec![one[..9].to_vec()]] {
             let (outcome, connection) = asked(&unfit);
             assert!(outcome.is_err() && !connection.is_in_step(), "{unfit:?}");
         }
+        let (outcome, connection) = asked(&[answer(1, -124, b"")]);
+        assert!(outcome.unwrap_err().to_string().contains("SASL") && !connection.is_in_step());
+        let (outcome, connection) = asked(&[one, answer(2, -102, b"")]);
+        let refused = outcome.unwrap()[1].found(|_| Some(()));
+        assert!(matches!(refused, Err(RegisterError::Denied(_))) && connection.is_in_step());
     }
 
     #[test]
     fn pings_are_passed_over_and_notifications_kept_beside_an_answer() {
-        let told = [&[0; 8][..], &[0, 0, 0, 2], b"/a"].concat();
-        let all = [
-            answer(PING, 0, b""),
-            answer(1, 0, b""),
-            answer(NOTIFICATION, 0, &told),
-            answer(2, 0, b""),
-        ];
+        let all = [answer(PING, 0, b""), answer(1, 0, b""), notification(), answer(2, 0, b"")];
         let (outcome, mut connection) = asked(&all);
         outcome.unwrap();
-        assert_eq!(connection.notification().now_or_never().unwrap().unwrap(), "/a");
-        assert!(connection.notified.is_empty());
+        assert_eq!(connection.notified().now_or_never(), Some(Ok(())));
+        assert!(!connection.is_notified);
+    }
+
+    #[test]
+    fn all_that_comes_before_an_answer_is_bounded_in_sum() {
+        let large = answer(NOTIFICATION, 0, &vec![0; LONGEST_MESSAGE - 16]);
+        for (count, is_taken) in [(1, true), (3, false)] {
+            let all = [&vec![large.clone(); count][..], &[answer(1, 0, b""), answer(2, 0, b"")]];
+            let (outcome, connection) = asked(&all.concat());
+            assert_eq!((outcome.is_ok(), connection.is_in_step()), (is_taken, is_taken), "{count}");
+        }
+    }
+
+    #[test]
+    fn a_transaction_is_done_or_a_part_of_it_found_other_nodes() {
+        let part =
+            |code: i32| [&[255; 4][..], &[0], &code.to_be_bytes(), &code.to_be_bytes()].concat();
+        let end = [255, 255, 255, 255, 1, 255, 255, 255, 255];
+        let of = |codes: &[i32]| Answer {
+            code: 0,
+            body: [&codes.iter().flat_map(|it| part(*it)).collect::<Vec<_>>()[..], &end].concat(),
+            server: "h:1".into(),
+        };
+        for code in [NO_NODE, NODE_EXISTS, BAD_VERSION] {
+            assert_eq!(of(&[0, code, -2]).done(3), Ok(Err((1, code))));
+        }
+        assert!(matches!(of(&[-102, -2]).done(2), Err(RegisterError::Denied(_))));
+        let deleted = |count: usize| {
+            let part = [0, 0, 0, 2, 0, 0, 0, 0, 0];
+            let body = [&part.repeat(count)[..], &end].concat();
+            Answer { code: 0, body, server: "h:1".into() }.done(1)
+        };
+        assert_eq!(deleted(1), Ok(Ok(State::default())));
+        for unfit in [0, 2] {
+            assert!(matches!(deleted(unfit), Err(RegisterError::Invalid(_))), "{unfit}");
+        }
     }
 
     /// Returns a connection to the other end of this stream.
     fn connected() -> (Connection, DuplexStream) {
         let (ours, theirs) = duplex(2 * LONGEST_MESSAGE);
-        (Connection::over(Box::new(ours)), theirs)
+        (Connection::over(Box::new(ours), "h:1"), theirs)
     }
 
     /// Returns all that was received up to now.
@@ -408,11 +449,6 @@ mod tests {
         all.to_vec()
     }
 
-    fn notification(path: &[u8]) -> Vec<u8> {
-        let length = u32::try_from(path.len()).unwrap().to_be_bytes();
-        answer(NOTIFICATION, 0, &[&[0; 8], &length[..], path].concat())
-    }
-
     /// The answer to the first message: a session of this length.
     fn session(millis: i32) -> Vec<u8> {
         let body = [&[0; 4], &millis.to_be_bytes()[..], &[0; 8], &[0, 0, 0, 16], &[0; 16]].concat();
@@ -421,17 +457,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_session_begins_with_the_last_transaction_that_is_known_and_a_sign_in() {
-        let server = Address { host: url::Host::Domain("h".to_owned()), port: 1 };
-        let resolver = Resolver::default();
-        let opening = |user| Opening {
-            server: &server,
-            length: Duration::from_secs(15),
-            seen: 9,
-            user,
-            tls: None,
-            resolver: &resolver,
-        };
-        let first = wire::connect(9, Duration::from_secs(15));
+        let first = wire::connect(9, SESSION);
         let signed_in = [&first[..], &wire::sign_in("u:secret")].concat();
         for (user, answers, sent, expected) in [
             (None, vec![session(15_000)], &first, Ok(15)),
@@ -458,7 +484,11 @@ mod tests {
             let begun = async {
                 // It ends with the answers.
                 theirs.shutdown().await.unwrap();
-                connection.begin(&opening(user)).await
+                connection.begin(9).await?;
+                match user {
+                    Some(user) => connection.sign_in(user).await,
+                    None => Ok(()),
+                }
             };
             match (begun.await, expected) {
                 (Ok(()), Ok(seconds)) => assert_eq!(connection.length.as_secs(), seconds),
@@ -477,9 +507,7 @@ mod tests {
         let host = url::Host::parse(host).unwrap();
         let server = Address { host, port: port.parse().unwrap() };
         let resolver = Resolver::default();
-        let (length, seen) = (Duration::ZERO, 0);
-        let opening =
-            Opening { server: &server, length, seen, user: None, tls: None, resolver: &resolver };
+        let opening = Opening { server: &server, tls: None, resolver: &resolver };
         for answer in ["imok", ""] {
             let serving = async {
                 let (mut stream, _) = listener.accept().await.unwrap();
@@ -500,54 +528,72 @@ mod tests {
     #[tokio::test]
     async fn requests_are_counted_and_sent_together_and_the_last_one_ends_the_session() {
         let (mut connection, mut theirs) = connected();
+        theirs.write_all(&session(15_000)).await.unwrap();
+        connection.begin(0).await.unwrap();
+        received(&mut theirs).await;
         theirs.write_all(&[answer(1, 0, b""), answer(2, 0, b"")].concat()).await.unwrap();
-        connection.ask([Request::Sync("/a"), Request::Delete("/b")]).await.unwrap();
+        connection.ask([Request::Sync("/a"), Request::State("/b")]).await.unwrap();
         let sent =
-            [wire::request(1, &Request::Sync("/a")), wire::request(2, &Request::Delete("/b"))];
+            [wire::request(1, &Request::Sync("/a")), wire::request(2, &Request::State("/b"))];
         assert_eq!(received(&mut theirs).await, sent.concat());
         theirs.write_all(&answer(3, 0, b"")).await.unwrap();
         connection.ask([Request::Sync("/c")]).await.unwrap();
         assert_eq!(received(&mut theirs).await, wire::request(3, &Request::Sync("/c")));
         assert_eq!(connection.seen, 9);
-        connection.close();
+        drop(connection);
         let mut rest = Vec::new();
         theirs.read_to_end(&mut rest).await.unwrap();
         assert_eq!(rest, wire::request(4, &Request::Close));
     }
 
-    #[tokio::test]
-    async fn notifications_are_waited_for_and_an_answer_among_them_is_none() {
-        let (mut connection, mut theirs) = connected();
-        assert!(connection.notification().now_or_never().is_none());
-        theirs.write_all(&[notification(b"/a"), notification(b"/b")].concat()).await.unwrap();
-        assert_eq!(connection.notification().await, Ok("/a".to_owned()));
-        assert_eq!(connection.notification().await, Ok("/b".to_owned()));
-        let message = notification(b"/c");
-        let (begun, rest) = message.split_at(9);
-        theirs.write_all(begun).await.unwrap();
-        assert!(connection.notification().now_or_never().is_none());
-        theirs.write_all(rest).await.unwrap();
-        assert_eq!(connection.notification().await, Ok("/c".to_owned()));
-        theirs.write_all(&answer(1, 0, b"")).await.unwrap();
-        assert!(matches!(connection.notification().await, Err(ZookeeperError::Invalid(_))));
+    fn waiting() -> (Connection, DuplexStream) {
+        let (mut connection, theirs) = connected();
+        connection.length = Duration::from_secs(15);
+        (connection, theirs)
     }
 
     #[tokio::test]
-    async fn a_ping_is_sent_only_once_the_last_one_has_an_answer() {
-        let (mut connection, mut theirs) = connected();
-        assert_eq!(connection.ping().await, Ok(()));
-        assert_eq!(received(&mut theirs).await, wire::ping());
-        theirs.write_all(&answer(PING, 0, b"")).await.unwrap();
-        assert!(connection.is_alive());
-        assert_eq!(connection.ping().await, Ok(()));
-        let error = connection.ping().await.unwrap_err();
+    async fn notifications_are_waited_for_and_an_answer_among_them_is_none() {
+        let (mut connection, mut theirs) = waiting();
+        let message = notification();
+        let (begun, rest) = message.split_at(9);
+        theirs.write_all(begun).await.unwrap();
+        assert!(connection.notified().now_or_never().is_none());
+        theirs.write_all(rest).await.unwrap();
+        assert_eq!(connection.notified().await, Ok(()));
+        theirs.write_all(&answer(1, 0, b"")).await.unwrap();
+        assert!(matches!(connection.notified().await, Err(RegisterError::Invalid(_))));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_session_is_kept_alive_by_a_ping_in_each_third_of_its_time() {
+        let (mut connection, mut server) = waiting();
+        let began = Instant::now();
+        let serving = async {
+            for seconds in [5, 10, 15] {
+                let mut ping = vec![0; wire::ping().len()];
+                server.read_exact(&mut ping).await.unwrap();
+                assert_eq!((ping, began.elapsed().as_secs()), (wire::ping(), seconds));
+                server.write_all(&answer(PING, 0, b"")).await.unwrap();
+            }
+            server.write_all(&notification()).await.unwrap();
+        };
+        let (found, ()) = tokio::join!(connection.notified(), serving);
+        assert_eq!((found, began.elapsed().as_secs()), (Ok(()), 15));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_that_answers_no_ping_by_the_next_one_is_given_up() {
+        let (mut connection, _server) = waiting();
+        let began = Instant::now();
+        let error = connection.notified().await.unwrap_err();
         assert!(error.to_string().contains("does not answer"), "{error}");
-        assert_eq!(received(&mut theirs).await, wire::ping(), "nothing more is sent");
+        assert_eq!(began.elapsed().as_secs(), 10);
     }
 
     #[tokio::test]
     async fn a_connection_is_alive_unless_it_is_closed_or_was_sent_what_nobody_asked_for() {
-        let all = [answer(PING, 0, b""), notification(b"/a")].concat();
+        let all = [answer(PING, 0, b""), notification()].concat();
         for (sent, is_alive) in
             [(Vec::new(), true), (all, true), (answer(1, 0, b""), false), (vec![0xff; 4], false)]
         {
@@ -567,15 +613,5 @@ mod tests {
             let taken = take(&mut received).flatten();
             assert_eq!(taken, is_taken.then(|| vec![7; length]));
         }
-    }
-
-    #[test]
-    fn only_the_error_for_a_missing_node_says_that_there_is_none() {
-        let of = |code, body: &[u8]| Answer { code, body: body.to_vec(), server: "h:1".into() };
-        let found = state(&of(0, &[0; 68])).unwrap();
-        assert_eq!(found, Some(State::default()));
-        assert_eq!(state(&of(NO_NODE, b"")), Ok(None));
-        assert!(matches!(state(&of(-102, b"")), Err(ZookeeperError::Denied(_))));
-        assert!(matches!(state(&of(0, &[0; 67])), Err(ZookeeperError::Invalid(_))));
     }
 }

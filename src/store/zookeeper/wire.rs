@@ -30,7 +30,6 @@ const GET_ACL: i32 = 6;
 const SYNC: i32 = 9;
 const PING_KIND: i32 = 11;
 const GET_CHILDREN: i32 = 8;
-const CHECK: i32 = 13;
 const MULTI: i32 = 14;
 const AUTH: i32 = 100;
 const CLOSE_SESSION: i32 = -11;
@@ -44,8 +43,6 @@ pub(super) enum Mode {
     Persistent = 0,
     /// It is deleted with its session.
     Ephemeral = 1,
-    /// The same, and its name ends with a number that the server counts up.
-    Queued = 3,
 }
 
 /// Who may use a node that is created.
@@ -62,12 +59,10 @@ pub(super) enum Acl {
 pub(super) enum Op<'a> {
     /// Creates a node.
     Create { path: &'a str, data: &'a [u8], mode: Mode, acl: Acl },
-    /// Replaces the data of a node in this version.
-    Set { path: &'a str, data: &'a [u8], version: i32 },
+    /// Replaces the data of a node in this version; `None` for any.
+    Set { path: &'a str, data: &'a [u8], version: Option<i32> },
     /// Deletes a node in whatever version.
     Delete { path: &'a str },
-    /// Compares the version of a node; `None` for any.
-    Check { path: &'a str, version: Option<i32> },
 }
 
 /// A request.
@@ -75,8 +70,10 @@ pub(super) enum Op<'a> {
 pub(super) enum Request<'a> {
     /// The data of a node and its state.
     Data(&'a str),
-    /// The state of a node, or that there is none, and a notification when that changes.
+    /// The same, and a notification when one of them changes, if there is the node.
     Watch(&'a str),
+    /// The state of a node, and a notification when that changes, also if there is none.
+    Await(&'a str),
     /// The state of a node.
     State(&'a str),
     /// The names of the nodes below a node.
@@ -87,10 +84,6 @@ pub(super) enum Request<'a> {
     Sync(&'a str),
     /// All of these, or none.
     Transaction(&'a [Op<'a>]),
-    /// A node.
-    Create { path: &'a str, data: &'a [u8], mode: Mode, acl: Acl },
-    /// Deletes a node in whatever version.
-    Delete(&'a str),
     /// The end of the session.
     Close,
 }
@@ -137,12 +130,9 @@ impl Message {
         match *op {
             Op::Create { path, data, mode, acl } => self.part(CREATE).create(path, data, mode, acl),
             Op::Set { path, data, version } => {
-                self.part(SET_DATA).text(path).bytes(data).int(version)
+                self.part(SET_DATA).text(path).bytes(data).int(version.unwrap_or(ANY_VERSION))
             }
             Op::Delete { path } => self.part(DELETE).text(path).int(ANY_VERSION),
-            Op::Check { path, version } => {
-                self.part(CHECK).text(path).int(version.unwrap_or(ANY_VERSION))
-            }
         }
     }
 
@@ -188,7 +178,8 @@ pub(super) fn request(number: i32, request: &Request<'_>) -> Vec<u8> {
     message.int(number);
     match *request {
         Request::Data(path) => message.int(GET_DATA).text(path).bool(false),
-        Request::Watch(path) => message.int(EXISTS).text(path).bool(true),
+        Request::Watch(path) => message.int(GET_DATA).text(path).bool(true),
+        Request::Await(path) => message.int(EXISTS).text(path).bool(true),
         Request::State(path) => message.int(EXISTS).text(path).bool(false),
         Request::Children(path) => message.int(GET_CHILDREN).text(path).bool(false),
         Request::Access(path) => message.int(GET_ACL).text(path),
@@ -200,10 +191,6 @@ pub(super) fn request(number: i32, request: &Request<'_>) -> Vec<u8> {
             });
             all.int(ERROR).bool(true).int(ERROR)
         }
-        Request::Create { path, data, mode, acl } => {
-            message.int(CREATE).create(path, data, mode, acl)
-        }
-        Request::Delete(path) => message.int(DELETE).text(path).int(ANY_VERSION),
         Request::Close => message.int(CLOSE_SESSION),
     };
     message.framed()
@@ -266,11 +253,11 @@ impl<'a> Reader<'a> {
     /// Reads the state of a node.
     pub(super) fn state(&mut self) -> Option<State> {
         let (created, _changed) = (self.long()?, self.long()?);
-        let (created_ms, changed_ms) = (self.long()?, self.long()?);
+        let (_created_ms, changed_ms) = (self.long()?, self.long()?);
         let version = self.int()?;
         let (_children_version, _access_version, _owner) = (self.int()?, self.int()?, self.long()?);
-        let (_length, children, children_changed) = (self.int()?, self.int()?, self.long()?);
-        Some(State { created, created_ms, changed_ms, version, children, children_changed })
+        let (_length, _children, _children_changed) = (self.int()?, self.int()?, self.long()?);
+        Some(State { created, changed_ms, version })
     }
 
     /// Reads the data of a node and its state.
@@ -281,11 +268,6 @@ impl<'a> Reader<'a> {
     /// Reads the names of nodes.
     pub(super) fn children(&mut self) -> Option<Vec<String>> {
         self.texts()
-    }
-
-    /// Reads the path of the node that was created.
-    pub(super) fn created(&mut self) -> Option<String> {
-        self.text().map(str::to_owned)
     }
 
     /// Reads who may use a node: `SCHEME:ID`.
@@ -299,7 +281,7 @@ impl<'a> Reader<'a> {
 
     /// Reads the answer to a transaction.
     pub(super) fn outcome(&mut self) -> Option<Outcome> {
-        let (mut done, mut fault, mut changed_ms) = (0, None, None);
+        let (mut done, mut fault, mut state) = (0, None, None);
         loop {
             let (kind, is_end, _error) = (self.int()?, self.bool()?, self.int()?);
             match kind {
@@ -309,37 +291,25 @@ impl<'a> Reader<'a> {
                     code => fault = fault.or(Some((done, code))),
                 },
                 CREATE => drop(self.text()?),
-                SET_DATA => changed_ms = Some(self.state()?.changed_ms),
-                DELETE | CHECK => (),
+                SET_DATA => state = state.or(Some(self.state()?)),
+                DELETE => (),
                 _ => return None,
             }
             done += 1;
         }
-        Some(Outcome { parts: done, fault, changed_ms })
-    }
-
-    /// Reads the path that a notification is about.
-    pub(super) fn notification(&mut self) -> Option<String> {
-        let (_kind, _state) = (self.int()?, self.int()?);
-        self.created()
+        Some(Outcome { parts: done, fault, state: state.unwrap_or_default() })
     }
 }
 
 /// The state of a node.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct State {
     /// The transaction that created it.
     pub(super) created: i64,
-    /// When that was, in Unix milliseconds by the leader's clock.
-    pub(super) created_ms: i64,
-    /// When its data were last replaced.
+    /// When its data were last replaced, in Unix milliseconds by the leader's clock.
     pub(super) changed_ms: i64,
     /// How often that was.
     pub(super) version: i32,
-    /// How many nodes are below it.
-    pub(super) children: i32,
-    /// The last transaction that created or deleted one of them.
-    pub(super) children_changed: i64,
 }
 
 /// The answer to a transaction.
@@ -349,8 +319,8 @@ pub(super) struct Outcome {
     pub(super) parts: usize,
     /// The first part that failed, and its error: then nothing was done.
     pub(super) fault: Option<(usize, i32)>,
-    /// When a node was changed by it, in Unix milliseconds by the leader's clock.
-    pub(super) changed_ms: Option<i64>,
+    /// The state of the first node whose data were replaced.
+    pub(super) state: State,
 }
 
 #[cfg(test)]
@@ -369,7 +339,7 @@ mod tests {
         }
         message.int(ERROR).bool(true).int(ERROR);
         let outcome = Reader(&message.0).outcome().unwrap();
-        assert_eq!(outcome, Outcome { parts: 3, fault: Some((1, -103)), changed_ms: None });
+        assert_eq!(outcome, Outcome { parts: 3, fault: Some((1, -103)), state: State::default() });
     }
 
     #[test]
@@ -382,7 +352,7 @@ mod tests {
         message.int(5).int(6).int(7).long(8).int(9).int(10).long(11);
         let (data, state) = Reader(&message.0).data().unwrap();
         assert_eq!(data, b"data");
-        assert_eq!((state.created, state.version, state.children), (1, 5, 10));
+        assert_eq!(state, State { created: 1, changed_ms: 4, version: 5 });
         for end in 0..message.0.len() {
             assert_eq!(Reader(&message.0[..end]).data(), None, "{end}");
         }
@@ -391,16 +361,18 @@ mod tests {
     }
 
     #[test]
-    fn a_transaction_that_was_done_tells_when_it_changed_a_node() {
+    fn a_transaction_that_was_done_tells_what_became_of_its_first_node() {
         let mut message = Message::default();
         message.int(CREATE).bool(false).int(0).text("/a");
-        message.int(SET_DATA).bool(false).int(0).long(1).long(2).long(3).long(4);
-        message.int(5).int(6).int(7).long(8).int(9).int(10).long(11);
+        for first in [1, 12] {
+            message.int(SET_DATA).bool(false).int(0).long(first).long(2).long(3).long(4);
+            message.int(5).int(6).int(7).long(8).int(9).int(10).long(11);
+        }
         message.int(DELETE).bool(false).int(0);
-        message.int(CHECK).bool(false).int(0);
         message.int(ERROR).bool(true).int(ERROR);
         let outcome = Reader(&message.0).outcome().unwrap();
-        assert_eq!(outcome, Outcome { parts: 4, fault: None, changed_ms: Some(4) });
+        let state = State { created: 1, changed_ms: 4, version: 5 };
+        assert_eq!(outcome, Outcome { parts: 4, fault: None, state });
         let mut other = Message::default();
         other.int(SYNC).bool(false).int(0).int(ERROR).bool(true).int(ERROR);
         assert_eq!(Reader(&other.0).outcome(), None, "no part that was asked for");
@@ -471,10 +443,10 @@ mod tests {
         let header = |kind: i32| [&int(kind)[..], &[0], &int(-1)].concat();
         let ops = [
             Op::Create { path: "/a", data: b"data", mode: Mode::Ephemeral, acl: Acl::World },
-            Op::Set { path: "/a", data: b"data", version: 1 },
+            Op::Set { path: "/a", data: b"data", version: Some(1) },
+            Op::Set { path: "/a", data: b"data", version: None },
+            Op::Create { path: "/a", data: b"data", mode: Mode::Persistent, acl: Acl::Creator },
             Op::Delete { path: "/a" },
-            Op::Check { path: "/a", version: Some(1) },
-            Op::Check { path: "/a", version: None },
         ];
         let parts = [
             &header(1)[..],
@@ -486,30 +458,30 @@ mod tests {
             path,
             data,
             &one,
-            &header(2),
+            &header(5),
             path,
+            data,
             &any,
-            &header(13),
+            &header(1),
             path,
-            &one,
-            &header(13),
+            data,
+            &creator,
+            &int(0),
+            &header(2),
             path,
             &any,
             &end,
         ]
         .concat();
-        let (mode, acl) = (Mode::Queued, Acl::Creator);
-        let queued = Request::Create { path: "/a", data: b"data", mode, acl };
         for (asked, kind, body) in [
             (Request::Data("/a"), 4, [path, &[0]].concat()),
-            (Request::Watch("/a"), 3, [path, &[1]].concat()),
+            (Request::Watch("/a"), 4, [path, &[1]].concat()),
+            (Request::Await("/a"), 3, [path, &[1]].concat()),
             (Request::State("/a"), 3, [path, &[0]].concat()),
             (Request::Children("/a"), 8, [path, &[0]].concat()),
             (Request::Access("/a"), 6, path.to_vec()),
             (Request::Sync("/a"), 9, path.to_vec()),
-            (Request::Delete("/a"), 2, [path, &any].concat()),
             (Request::Close, -11, Vec::new()),
-            (queued, 1, [path, data, &creator, &int(3)].concat()),
             (Request::Transaction(&ops), 14, parts),
         ] {
             assert_eq!(request(7, &asked), framed(&[&int(7), &int(kind), &body]), "{asked:?}");

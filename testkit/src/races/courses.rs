@@ -20,7 +20,7 @@ use tenure::store::mongodb;
 use tenure::store::postgres::Postgres;
 use tenure::store::redis::Redis;
 use tenure::store::s3;
-use tenure::store::zookeeper::Zookeeper;
+use tenure::store::zookeeper;
 
 use super::model::Model;
 use super::script::{Lock, Passes, RaceClock};
@@ -357,9 +357,7 @@ impl ServerCourse {
     pub fn zookeeper() -> Self {
         let server = ZookeeperServer::shared();
         let settings = move |name: &str| server.settings(name);
-        Self::new("zookeeper", Model::ZOOKEEPER, settings, |it| {
-            Arc::new(Zookeeper::open(it).expect(GOOD))
-        })
+        Self::new("zookeeper", Model::REGISTER, settings, |it| zookeeper::open(it).expect(GOOD))
     }
 }
 

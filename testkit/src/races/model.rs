@@ -137,7 +137,7 @@ impl Model {
         ..Self::MEMORY
     };
 
-    /// The model of `gs:`, `mongodb:` and `s3:`.
+    /// The model of `gs:`, `mongodb:`, `s3:` and `zookeeper:`.
     pub const REGISTER: Self = Self {
         unit: Duration::from_millis(1),
         counts_takings: false,
@@ -169,15 +169,6 @@ impl Model {
     /// rest is rounded up to the next.
     pub const REDIS: Self =
         Self { rounding: Duration::from_millis(2), unit: Duration::from_millis(1), ..Self::MEMORY };
-
-    /// The model of `zookeeper:` with a record, whose term is above all numbers that ZooKeeper has of its own.
-    /// A break adds half of the shortest session to the rest of the lease.
-    pub const ZOOKEEPER: Self = Self {
-        tells_end: false,
-        rounding: SECOND,
-        first_term: Some(ABOVE_ALL_INDEXES),
-        ..Self::MEMORY
-    };
 
     fn length(&self, bid: &Bid) -> Duration {
         let units = bid.lease_duration.as_nanos().div_ceil(self.unit.as_nanos());

@@ -4,12 +4,14 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use rustix::process::{Signal, kill_process};
 use tempfile::TempDir;
 use tenure::config::{Address, SecretSource, ZookeeperSettings};
+use tenure::store::{LeaseAdmin, zookeeper};
 use url::Host;
 
 use super::shell::Shell;
@@ -19,6 +21,7 @@ use crate::processes::process::{Process, until};
 use crate::processes::tool::run_as;
 use crate::stores::bids::REQUEST_TIMEOUT;
 use crate::stores::certificates::Certificates;
+use crate::stores::register_lock::RegisterServer;
 use crate::stores::servers::{PATIENCE, Shared, SharedServer};
 
 /// The path of all elections.
@@ -27,8 +30,11 @@ pub const PATH: &str = "tenure";
 /// The user of the elections, and its password.
 pub const USER: &str = "elections:correct-horse";
 
-/// The shortest session is of two of them.
-pub const TICK: Duration = Duration::from_millis(500);
+const TICK: Duration = Duration::from_millis(500);
+
+/// What lets a server take no sessions without SASL.
+const SASL: &str = "sessionRequireClientSASLAuth=true\n\
+                    authProvider.sasl=org.apache.zookeeper.server.auth.SASLAuthenticationProvider\n";
 
 /// Java for a small program that runs for a moment. The heap grows with the elections, which stay there: races
 /// leave tens of thousands.
@@ -72,6 +78,10 @@ impl Member {
     fn restart(&mut self) {
         self.process.kill();
         self.process = spawn(&self.home);
+    }
+
+    fn data(&self) -> PathBuf {
+        self.home.join("data")
     }
 
     /// Returns what the server says of itself, if it takes connections.
@@ -118,6 +128,8 @@ fn secured(files: &Certificates, port: u16) -> String {
 /// A running ensemble.
 pub struct ZookeeperServer {
     pub members: Vec<Member>,
+    /// The ports on which the members speak to each other.
+    inner: Vec<[u16; 2]>,
     files: Option<Certificates>,
     home: TempDir,
     /// The shell, once it was used.
@@ -127,27 +139,32 @@ pub struct ZookeeperServer {
 impl ZookeeperServer {
     /// Starts one server, without TLS and users.
     pub fn start() -> Self {
-        Self::with(1, false, None)
+        Self::with(1, false, None, "")
     }
 
     /// Starts one server whose data are in a directory.
     pub fn start_in(data: &Path) -> Self {
-        Self::with(1, false, Some(data))
+        Self::with(1, false, Some(data), "")
     }
 
     /// Starts three servers, without TLS and users.
     pub fn three() -> Self {
-        Self::with(3, false, None)
+        Self::with(3, false, None, "")
     }
 
     /// Starts one server with TLS that requires a certificate of its clients; they sign in as a user.
     pub fn secured() -> Self {
-        Self::with(1, true, None)
+        Self::with(1, true, None, "")
     }
 
-    fn with(members: usize, tls: bool, data: Option<&Path>) -> Self {
+    /// Starts one server that takes no sessions without SASL.
+    pub fn with_sasl() -> Self {
+        Self::with(1, false, None, SASL)
+    }
+
+    fn with(members: usize, tls: bool, data: Option<&Path>, more: &str) -> Self {
         for _ in 0..5 {
-            if let Some(it) = Self::try_start(members, tls, data) {
+            if let Some(it) = Self::try_start(members, tls, data, more) {
                 return it;
             }
         }
@@ -155,11 +172,13 @@ impl ZookeeperServer {
     }
 
     /// Returns `None` if another process took a port first.
-    fn try_start(members: usize, tls: bool, data: Option<&Path>) -> Option<Self> {
+    fn try_start(members: usize, tls: bool, data: Option<&Path>, all: &str) -> Option<Self> {
         let home = tempfile::tempdir().expect("a directory");
         let files = tls.then(|| Certificates::make(home.path(), "ZooKeeper of the tests"));
+        let inner: Vec<_> = (0..members).map(|_| [free_port(), free_port()]).collect();
         let of_quorum: Vec<_> = (1..=members)
-            .map(|id| format!("server.{id}=127.0.0.1:{}:{}\n", free_port(), free_port()))
+            .zip(&inner)
+            .map(|(id, [quorum, election])| format!("server.{id}=127.0.0.1:{quorum}:{election}\n"))
             .collect();
         let quorum = format!("initLimit=20\nsyncLimit=4\n{}", of_quorum.concat());
         let start = |id| {
@@ -167,12 +186,13 @@ impl ZookeeperServer {
             let own = data.map_or(own, Path::to_owned);
             std::fs::create_dir_all(&own).expect("a directory");
             let ports = [free_port(), free_port()];
-            let mut more = if members > 1 { quorum.clone() } else { String::new() };
+            let mut more = all.to_owned();
+            more.extend((members > 1).then_some(quorum.as_str()));
             more.extend(files.iter().map(|it| secured(it, ports[1])));
             Member::start(own, id, ports, &more, tls)
         };
         let members = (1..=members).map(start).collect();
-        let mut it = Self { members, files, home, shell: Mutex::default() };
+        let mut it = Self { members, inner, files, home, shell: Mutex::default() };
         until(PATIENCE, "ZooKeeper is ready", || {
             let ended = it.members.iter_mut().any(|it| it.process.has_ended());
             let ready = || (0..it.members.len()).all(|at| it.is_ready(at));
@@ -203,6 +223,46 @@ impl ZookeeperServer {
         self.end_shell();
         self.members[servers].iter_mut().for_each(Member::restart);
         (0..self.members.len()).for_each(|at| self.becomes_ready(at));
+    }
+
+    /// Copies the data of the only server.
+    pub fn copy(&self) -> TempDir {
+        let copy = tempfile::tempdir().expect("a directory");
+        copy_all(&self.members[0].data(), copy.path());
+        copy
+    }
+
+    /// Kills the only server, and starts it again with the data of a copy.
+    pub fn restore(&mut self, copy: &Path) {
+        self.end_shell();
+        let member = &mut self.members[0];
+        member.process.kill();
+        std::fs::remove_dir_all(member.data()).expect("its data");
+        copy_all(copy, &member.data());
+        self.restart(0..1);
+    }
+
+    /// Cuts a member off from the others, but not from its clients, or lets it reach them again. Requires
+    /// root, and `nft` of nftables.
+    pub fn partition(&self, at: usize, cut: bool) {
+        let [quorum, election] = self.inner[at];
+        let table = format!("inet zookeeper{quorum}");
+        let ports = format!("{{ {quorum}, {election} }}");
+        let rules = format!(
+            "table {table} {{\nchain in {{\ntype filter hook input priority 0\n\
+             tcp dport {ports} drop\ntcp sport {ports} drop\n}}\n}}"
+        );
+        let rules = if cut { rules } else { format!("delete table {table}") };
+        let done = Command::new("nft").arg(rules).status().expect("nft starts");
+        assert!(done.success(), "nft: {done}");
+    }
+
+    /// Returns how many connections the first server has.
+    pub fn connections(&self) -> usize {
+        let told = self.members[0].told().expect("it answers");
+        let count = told.lines().find_map(|it| it.strip_prefix("Connections: "));
+        // One asks this.
+        count.and_then(|it| it.trim().parse::<usize>().ok()).expect("a number") - 1
     }
 
     /// Ends the shell, whose session may not outlive its server.
@@ -302,4 +362,51 @@ impl SharedServer for ZookeeperServer {
 /// Returns the command line of ZooKeeper's own shell, to be followed by its arguments.
 pub fn shell() -> String {
     format!("java {} -cp '{}' org.apache.zookeeper.ZooKeeperMain ", JAVA.join(" "), jars())
+}
+
+impl RegisterServer for ZookeeperServer {
+    fn open(&self, election: &str) -> Arc<dyn LeaseAdmin> {
+        zookeeper::open(&self.settings(election)).expect("the settings are good")
+    }
+
+    fn bytes(&self, election: &str) -> Vec<u8> {
+        let printed = self.shell(&format!("get -s {}", record(election)));
+        assert!(printed.contains("mZxid"), "no state of the node: {printed}");
+        printed.into_bytes()
+    }
+
+    fn value(&self, election: &str) -> Vec<u8> {
+        self.shell(&format!("get {}", record(election))).trim_end().into()
+    }
+
+    fn put(&self, election: &str, value: &str) {
+        let record = record(election);
+        let commands = [
+            format!("create /{PATH} ''"),
+            format!("create /{PATH}/{election} ''"),
+            format!("create {record} ''"),
+            format!("set {record} '{value}'"),
+        ];
+        self.shell(&commands.join("\n"));
+    }
+
+    fn delete(&self, election: &str) {
+        self.shell(&format!("delete {}", record(election)));
+    }
+}
+
+/// Returns the path of the record of an election.
+fn record(election: &str) -> String {
+    format!("/{PATH}/{election}/record")
+}
+
+fn copy_all(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).expect("a directory");
+    for entry in std::fs::read_dir(from).expect("a directory").flatten() {
+        let to = to.join(entry.file_name());
+        match entry.file_type().expect("a kind").is_dir() {
+            true => copy_all(&entry.path(), &to),
+            false => drop(std::fs::copy(entry.path(), to).expect("a copy")),
+        }
+    }
 }
