@@ -416,7 +416,9 @@ impl<R: Register> LeaseStore for Registered<R> {
         if known
             .is_some_and(|(_, body)| body.term_of(bid).is_some() && body.record.successor == named)
         {
-            return Ok(bid.written.clone());
+            // It was acknowledged, and lasts; but only for as long as the lease is held.
+            let (_, body) = self.see().await?.ok_or_else(|| self.gone())?;
+            return self.check_ours(&body, bid).map(|()| bid.written.clone());
         }
         let edit = |body: &mut Body| {
             self.check_ours(body, bid)?;

@@ -324,9 +324,12 @@ async fn what_a_read_shows_as_ours_is_written_once_more() {
     store.register.asked();
     bid.written = store.set_successor(&bid, &successor()).await.unwrap();
     assert_eq!(store.register.asked(), ["get", "put"]);
-    // What was acknowledged lasts.
+    // What was acknowledged lasts, but for a lease that is lost.
     assert_eq!(store.set_successor(&bid, &successor()).await.as_ref(), Ok(&bid.written));
-    assert!(store.register.asked().is_empty());
+    assert_eq!(store.register.asked(), ["get"]);
+    store.break_lease(false).await.unwrap();
+    let lost = store.set_successor(&bid, &successor()).await;
+    assert!(matches!(lost, Err(StoreError::Refused(_))), "{lost:?}");
 }
 
 #[tokio::test]
