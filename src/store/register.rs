@@ -41,6 +41,7 @@ mod body;
     feature = "etcd",
     feature = "gcs",
     feature = "mongodb",
+    feature = "postgres",
     feature = "s3",
     feature = "zookeeper"
 ))]
@@ -152,6 +153,15 @@ pub trait Register: Send + Sync + 'static {
         body: &Body,
     ) -> Result<Option<Written>, RegisterError>;
 
+    /// Writes the lease like [`put`](Self::put), where it is but renewed, so that no standby need be told.
+    async fn put_renewal(
+        &self,
+        condition: If<'_>,
+        body: &Body,
+    ) -> Result<Option<Written>, RegisterError> {
+        self.put(Slot::Lease, condition, body).await
+    }
+
     /// Returns the names of other elections in the same place, sorted; `None` if they cannot be listed.
     async fn others(&self) -> Option<Vec<String>>;
 
@@ -236,7 +246,11 @@ impl<R: Register> Registered<R> {
         body: &mut Body,
     ) -> Result<Option<(Version, Written)>, StoreError> {
         body.stamp(self.register.draw());
-        let written = self.register.put(Slot::Lease, condition, body).await?;
+        let is_news = self.reports().is_news(body);
+        let written = match is_news {
+            true => self.register.put(Slot::Lease, condition, body).await?,
+            false => self.register.put_renewal(condition, body).await?,
+        };
         Ok(written.map(|it| {
             self.reports().wrote(body);
             (body::version(&it.tag, body), it)
@@ -522,6 +536,7 @@ fn grant(record: Record, (version, written): (Version, Written)) -> Grant {
     feature = "etcd",
     feature = "gcs",
     feature = "mongodb",
+    feature = "postgres",
     feature = "s3",
     feature = "zookeeper"
 ))]

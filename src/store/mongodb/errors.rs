@@ -15,6 +15,7 @@ pub(super) fn is_of_one_server(error: &RegisterError) -> bool {
         | RegisterError::Invalid(_) => true,
         RegisterError::Missing(_)
         | RegisterError::Local(_)
+        | RegisterError::Foreign(_)
         | RegisterError::Condition(_)
         | RegisterError::Concurrent(_)
         | RegisterError::Credential(_)

@@ -153,7 +153,10 @@ impl<'a, R: Register> Examination<'a, R> {
                 let remedy = self.grant.clone().unwrap_or_else(listed);
                 self.findings.failed(self.words.holder, detail, &remedy);
             }
-            RegisterError::Invalid(_) | RegisterError::Missing(_) | RegisterError::Condition(_) => {
+            RegisterError::Invalid(_)
+            | RegisterError::Missing(_)
+            | RegisterError::Condition(_)
+            | RegisterError::Foreign(_) => {
                 self.reached(false);
                 self.findings.failed(
                     self.words.holder,

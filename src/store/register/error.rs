@@ -29,6 +29,9 @@ pub enum RegisterError {
     /// The credential is good, and may not do this.
     #[error("{0}")]
     Denied(String),
+    /// What is there is none of Tenure's, or of another version.
+    #[error("{0}")]
+    Foreign(String),
     /// The server throttles requests.
     #[error("{0}")]
     Throttled(String),
@@ -59,6 +62,15 @@ impl RegisterError {
     pub fn is_answer(&self) -> bool {
         !matches!(self, Self::Network(_) | Self::Local(_))
     }
+
+    /// Returns whether another server may do better.
+    #[cfg(any(feature = "postgres", feature = "redis"))]
+    pub(in crate::store) fn is_of_one_server(&self) -> bool {
+        matches!(
+            self,
+            Self::Network(_) | Self::Unavailable(_) | Self::Throttled(_) | Self::Invalid(_)
+        )
+    }
 }
 
 /// Converts an error, where nothing more is known: its outcome is never definite (R4), but for a loss.
@@ -71,6 +83,9 @@ impl From<RegisterError> for StoreError {
             RegisterError::Lost(_) => return Self::Refused(Failure::new(Cause::Lease, message)),
             RegisterError::Concurrent(_) => {
                 return Self::RetryNow(Failure::new(Cause::Lease, message));
+            }
+            RegisterError::Foreign(_) => {
+                return Self::Foreign(Failure::new(Cause::Record, message));
             }
             RegisterError::Credential(_) | RegisterError::Denied(_) => Cause::Auth,
             RegisterError::Throttled(_) => Cause::Throttled,

@@ -14,12 +14,15 @@ pub(super) struct Reports {
     known: Option<Body>,
     /// The reads since the last report that showed what no report had; `None` before the first report.
     ahead: Option<u32>,
+    /// Whether the last report was a hint: of a server that sends none of renewals.
+    is_hinted: bool,
 }
 
 impl Reports {
     /// Follows a report; returns what is new in it.
     pub(super) fn told(&mut self, told: Told) -> Option<Change> {
         self.ahead = Some(0);
+        self.is_hinted = told == Told::Hint;
         let body = match told {
             // What is none of Tenure's shows in the read that follows.
             Told::Hint => return Some(Change::News { held_by: None }),
@@ -31,11 +34,8 @@ impl Reports {
         }
         let known = self.known.replace(body);
         let (known, body) = (known.as_ref(), self.known.as_ref()?);
-        let holder = |it: &Body| it.held.as_ref().map(|it| (it.nonce, it.is_breaking));
-        let is_renewed =
-            known.is_some_and(|known| holder(known) == holder(body) && known.record == body.record);
         let claim = |it: &Body| it.held.as_ref().map(Held::claim);
-        if !is_renewed {
+        if known.is_none_or(|known| is_news(body, known)) {
             let held = body.held.as_ref().filter(|it| !it.is_breaking);
             return Some(Change::News { held_by: held.map(|it| it.nonce) });
         }
@@ -47,16 +47,31 @@ impl Reports {
     pub(super) fn read(&mut self, body: &Body) -> bool {
         let known = self.known.replace(body.clone());
         if let Some(ahead) = &mut self.ahead {
-            *ahead += u32::from(known.is_none_or(|it| it.write != body.write));
+            let is_ahead = known.is_none_or(|it| match self.is_hinted {
+                true => is_news(body, &it),
+                false => it.write != body.write,
+            });
+            *ahead += u32::from(is_ahead);
         }
         // A server that has never reported may not be able to: that is not for a read to find out.
         self.ahead.take_if(|it| *it > MOST_AHEAD).is_some()
+    }
+
+    /// Returns whether an own write is more than a renewal.
+    pub(super) fn is_news(&self, body: &Body) -> bool {
+        self.known.as_ref().is_none_or(|known| is_news(body, known))
     }
 
     /// Records an own write, whose report is of no interest.
     pub(super) fn wrote(&mut self, body: &Body) {
         self.known = Some(body.clone());
     }
+}
+
+/// Returns whether more than a renewal is new in a state after another.
+fn is_news(body: &Body, known: &Body) -> bool {
+    let holder = |it: &Body| it.held.as_ref().map(|it| (it.nonce, it.is_breaking));
+    holder(known) != holder(body) || known.record != body.record
 }
 
 /// Returns whether a state is older than another of the same acquisition.
@@ -172,5 +187,37 @@ mod tests {
         reports.told(Told::Body(again));
         assert!(!reports.read(&taken) && !reports.read(&taken));
         assert!(reports.read(&led));
+    }
+
+    #[test]
+    fn reports_that_are_hints_are_behind_when_news_come_without_them_and_never_by_renewals() {
+        let [taken, led, renewed, again, broken, freed] = states();
+        let mut reports = Reports::default();
+        reports.told(Told::Hint);
+        for body in [&led, &renewed, &again, &renewed, &again] {
+            assert!(!reports.read(body), "nobody is told of a renewal: {body:?}");
+        }
+        assert!(reports.read(&broken), "and of the first state");
+        reports.told(Told::Hint);
+        assert!(!reports.read(&freed));
+        assert!(reports.read(&taken));
+    }
+
+    #[test]
+    fn only_a_renewal_is_no_news() {
+        let [taken, led, renewed, again, broken, freed] = states();
+        let mut reports = Reports::default();
+        assert!(reports.is_news(&taken), "nothing is known");
+        for (body, expected) in [
+            (taken, true),
+            (led, true),
+            (renewed, false),
+            (again, false),
+            (broken, true),
+            (freed, true),
+        ] {
+            assert!(reports.is_news(&body) == expected, "{body:?}");
+            reports.wrote(&body);
+        }
     }
 }

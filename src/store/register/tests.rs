@@ -34,6 +34,8 @@ struct Busy {
     date: Option<OffsetDateTime>,
     /// The requests for the lease.
     asked: Mutex<Vec<&'static str>>,
+    /// How many writes were renewals.
+    renewals: AtomicU64,
     /// The reports to come.
     told: Mutex<Vec<Told>>,
     /// How many watches were opened.
@@ -108,6 +110,15 @@ impl Register for Busy {
     async fn get(&self, slot: Slot) -> Result<Option<Tagged>, RegisterError> {
         self.asks(slot, "get");
         Ok(self.value(slot).lock().expect("no test panicked with it").clone())
+    }
+
+    async fn put_renewal(
+        &self,
+        condition: If<'_>,
+        body: &Body,
+    ) -> Result<Option<Written>, RegisterError> {
+        self.renewals.fetch_add(1, Ordering::Relaxed);
+        self.put(Slot::Lease, condition, body).await
     }
 
     async fn put(
@@ -572,4 +583,27 @@ async fn a_holder_is_not_woken_by_its_own_writes() {
     let other = Registered::new(Busy::default());
     other.register.told.lock().unwrap().push(Told::Body(store.register.body().unwrap()));
     assert_eq!(other.changed().now_or_never(), Some(Change::News { held_by: Some(bid.nonce) }));
+}
+
+#[tokio::test]
+async fn only_a_renewal_is_written_as_one() {
+    let store = store();
+    let renewals = || store.register.renewals.load(Ordering::Relaxed);
+    let mut bid = Bid { seen: store.read().await.unwrap().version, ..bid() };
+    bid.written = store.acquire(&bid).await.unwrap().version;
+    store.write_term(&bid, 1).await.unwrap();
+    assert_eq!(renewals(), 0);
+    bid.written = None;
+    for count in 1..=3 {
+        bid.written = store.renew(&bid).await.unwrap();
+        assert_eq!(renewals(), count);
+    }
+    store.acquire(&bid).await.unwrap();
+    assert_eq!(renewals(), 4, "a bid that is repeated");
+    let successor = Successor { identity: "b".to_owned(), hold_off: Duration::from_secs(1) };
+    bid.written = None;
+    store.set_successor(&bid, &successor).await.unwrap();
+    store.break_lease(false).await.unwrap();
+    store.release(&bid).await.unwrap();
+    assert_eq!(renewals(), 4);
 }
