@@ -127,13 +127,24 @@ pub(crate) enum Cause {
     Other,
 }
 
+/// Says what TLS failed for. That a certificate is one of an authority itself has no words of its own in rustls.
+fn of_tls(error: &rustls::Error) -> String {
+    let words = error.to_string();
+    match words.contains("CaUsedAsEndEntity") {
+        true => "the server shows the certificate of an authority (CA:TRUE) as its own: have the authority sign \
+                 another one for the server, without CA:TRUE"
+            .to_owned(),
+        false => words,
+    }
+}
+
 /// Finds the innermost cause that is known; the messages of outer errors may contain the URL.
 pub(crate) fn cause(error: &(dyn StdError + 'static)) -> Cause {
     let mut found = Cause::Other;
     let mut next = Some(error);
     while let Some(error) = next {
         if let Some(tls) = error.downcast_ref::<rustls::Error>() {
-            return Cause::Certificate(tls.to_string());
+            return Cause::Certificate(of_tls(tls));
         }
         if let Some(Unresolved(why)) = error.downcast_ref() {
             return Cause::Unresolved(why.to_string());

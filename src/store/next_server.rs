@@ -20,7 +20,12 @@ impl NextServer {
     }
 
     /// Sets the number.
-    #[cfg(any(feature = "mongodb", feature = "zookeeper"))]
+    #[cfg(any(
+        feature = "mongodb",
+        feature = "postgres",
+        feature = "redis",
+        feature = "zookeeper"
+    ))]
     pub(super) fn set(&self, at: usize) {
         self.at.store(at, Ordering::Relaxed);
     }
