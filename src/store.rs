@@ -233,7 +233,7 @@ pub fn open(settings: &Settings) -> anyhow::Result<Arc<dyn LeaseAdmin>> {
         #[cfg(not(feature = "etcd"))]
         StoreSettings::Etcd(_) => anyhow::bail!("this build does not have the store etcd:"),
         #[cfg(feature = "postgres")]
-        StoreSettings::Postgres(it) => Arc::new(postgres::Postgres::open(it)?),
+        StoreSettings::Postgres(it) => postgres::open(it)?,
         #[cfg(not(feature = "postgres"))]
         StoreSettings::Postgres(_) => {
             anyhow::bail!("this build does not have the store postgres:")

@@ -136,8 +136,15 @@ impl Reader<'_> {
                 "asks for no TLS, which is used beyond loopback and where files for it are set",
                 "unset it, or if the network is trusted, set --store-insecure",
             ),
-            (Some(_), _) => Problem::new(
-                "is neither verify-full nor disable: the other modes accept any server",
+            (Some(mode), _) => Problem::new(
+                match mode {
+                    "allow" | "prefer" => "allows connections without TLS, and with TLS any server",
+                    "require" => "accepts any server that has TLS, whatever its certificate is",
+                    "verify-ca" => {
+                        "accepts every server with a certificate of the authority, whichever host it is for"
+                    }
+                    _ => "is no mode of PostgreSQL",
+                },
                 "set it to verify-full, with --store-ca-file for an authority of your own, or unset it",
             ),
         };

@@ -1,5 +1,4 @@
 //! PostgreSQL itself, with its standby and PgBouncer, and the lock of an election in it.
 
-pub mod lock;
 pub mod pooler;
 pub mod server;

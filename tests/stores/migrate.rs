@@ -10,7 +10,7 @@ use tenure::lease::Bid;
 use tenure::store::consul;
 use tenure::store::etcd;
 use tenure::store::file::FileStore;
-use tenure::store::postgres::Postgres;
+use tenure::store::postgres;
 use tenure::store::redis::Redis;
 use tenure::store::zookeeper;
 use tenure::store::{LeaseAdmin, s3};
@@ -128,7 +128,7 @@ async fn an_election_moves_from_a_file_to_postgres_and_back() {
         url: format!("file://{}", directory.path().display()),
     };
     let to = Election {
-        store: Arc::new(Postgres::open(&server.settings(election)).unwrap()),
+        store: postgres::open(&server.settings(election)).unwrap(),
         url: server.arguments()[1].clone(),
     };
     let ground = Ground { election, flags: Vec::new(), variables: server::variables() };
@@ -161,7 +161,7 @@ async fn an_election_moves_from_s3_to_postgres_and_back() {
     let from =
         Election { store: s3::open(&s3.settings(election)).unwrap(), url: arguments[1].clone() };
     let to = Election {
-        store: Arc::new(Postgres::open(&postgres.settings(election)).unwrap()),
+        store: postgres::open(&postgres.settings(election)).unwrap(),
         url: postgres.arguments()[1].clone(),
     };
     let variables = [bucket::variables(), server::variables()].concat();
@@ -199,7 +199,7 @@ async fn an_election_moves_from_redis_to_postgres_and_back() {
         url: redis.arguments()[1].clone(),
     };
     let to = Election {
-        store: Arc::new(Postgres::open(&postgres.settings(election)).unwrap()),
+        store: postgres::open(&postgres.settings(election)).unwrap(),
         url: postgres.arguments()[1].clone(),
     };
     let variables = [cache::variables(), server::variables()].concat();

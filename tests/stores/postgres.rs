@@ -1,9 +1,9 @@
 //! PostgreSQL itself: the conformance suite without TLS, with it, and through a pooler, and what its
 //! notifications tell, its sign-in asks for, and its commits promise.
 
-use testkit::postgres::lock::PostgresLock;
-use testkit::postgres::pooler::Pooler;
+use testkit::postgres::pooler::{Pooled, Pooler};
 use testkit::postgres::server::{PostgresServer, USER};
+use testkit::stores::register_lock::RegisterLock;
 use testkit::stores::servers::{Plain, Secured, SharedServer, on_thread};
 use testkit::stores::{bids, conformance};
 
@@ -13,16 +13,15 @@ use std::time::Duration;
 use bids::{A, B, bid_on, failure, news, soon};
 use conformance::Harness;
 use tenure::config::{PostgresPassword, PostgresSettings, PostgresTable, SecretSource};
-use tenure::lease::{Cause, Nonce, StoreError};
-use tenure::store::LeaseStore;
-use tenure::store::postgres::Postgres;
+use tenure::lease::{Cause, StoreError};
+use tenure::store::{LeaseAdmin, postgres};
 
-testkit::conformance!(plain, PostgresLock<Plain>);
-testkit::conformance!(secured, PostgresLock<Secured>);
-testkit::conformance!(pooled, PostgresLock<Plain, true>);
+testkit::conformance!(plain, RegisterLock<PostgresServer, Plain>, observed);
+testkit::conformance!(secured, RegisterLock<PostgresServer, Secured>, observed);
+testkit::conformance!(pooled, RegisterLock<Pooled, Plain>, observed);
 
-fn open(settings: &PostgresSettings) -> Postgres {
-    Postgres::open(settings).unwrap()
+fn open(settings: &PostgresSettings) -> Arc<dyn LeaseAdmin> {
+    postgres::open(settings).unwrap()
 }
 
 /// Runs statements as the administrator.
@@ -31,64 +30,72 @@ async fn sql(server: &Arc<PostgresServer>, statements: &'static str) -> String {
     on_thread(move || server.sql(statements)).await
 }
 
+/// Returns whether the store reports nothing for a while.
+async fn is_quiet(store: &Arc<dyn LeaseAdmin>) -> bool {
+    tokio::time::timeout(Duration::from_millis(500), store.changed()).await.is_err()
+}
+
 #[tokio::test]
 async fn a_notification_tells_of_each_change_of_hands_and_of_no_renewal() {
     let server = on_thread(PostgresServer::shared).await;
     let settings = server.settings("watched");
     let (leader, standby) = (open(&settings), open(&settings));
-    let a = bid_on(&leader, A).await;
-    soon(standby.read()).await.unwrap();
-    soon(leader.acquire(&a)).await.unwrap();
-    assert_eq!(soon(news(&standby)).await, Some(Nonce(A)));
+    assert_eq!(soon(news(&*standby)).await, None, "what was before is missed");
+    let mut a = bid_on(&*leader, A).await;
+    a.written = soon(leader.acquire(&a)).await.unwrap().version;
+    assert_eq!(soon(news(&*standby)).await, None);
     soon(leader.write_term(&a, 1)).await.unwrap();
-    assert_eq!(soon(news(&standby)).await, Some(Nonce(A)), "the term is news too");
-    let own = tokio::time::timeout(Duration::from_millis(200), news(&leader)).await;
-    assert!(own.is_err(), "what it did itself is none: {own:?}");
+    assert_eq!(soon(news(&*standby)).await, None, "the term is news too");
+    a.written = None;
     for _ in 0..3 {
-        soon(leader.renew(&a)).await.unwrap();
+        a.written = soon(leader.renew(&a)).await.unwrap();
     }
     let elsewhere = open(&server.settings("another"));
-    let c = bid_on(&elsewhere, B).await;
+    let c = bid_on(&*elsewhere, B).await;
     soon(elsewhere.acquire(&c)).await.unwrap();
-    let quiet = tokio::time::timeout(Duration::from_millis(500), news(&standby)).await;
-    assert!(quiet.is_err(), "neither a renewal nor another election is any: {quiet:?}");
+    assert!(is_quiet(&standby).await, "neither a renewal nor another election is any");
+    assert_eq!(soon(news(&*standby)).await, None, "on another connection");
     soon(leader.release(&a)).await.unwrap();
-    assert_eq!(soon(news(&standby)).await, None);
-    // What happens while nobody waits is not missed, and a request in between has the connection.
-    let b = bid_on(&standby, B).await;
-    soon(standby.acquire(&b)).await.unwrap();
-    let waiting = tokio::spawn(async move {
-        let told = news(&leader).await;
-        (leader, told)
-    });
-    soon(standby.renew(&b)).await.unwrap();
-    let (_, told) = soon(waiting).await.unwrap();
-    assert_eq!(told, Some(Nonce(B)));
+    assert_eq!(soon(news(&*standby)).await, None);
+    assert_eq!(soon(news(&*leader)).await, None, "on a connection of its own");
+    let again = bid_on(&*leader, B).await;
+    soon(leader.acquire(&again)).await.unwrap();
+    assert!(is_quiet(&leader).await, "what it did itself is none");
 }
 
+/// Whoever can connect to the database may notify.
 #[tokio::test]
-async fn a_request_has_the_connection_that_is_listened_on() {
+async fn a_flood_of_notifications_delays_no_request_and_is_no_news_of_another_election() {
     let server = on_thread(PostgresServer::shared).await;
-    let store = Arc::new(open(&server.settings("shared")));
-    soon(store.read()).await.unwrap();
+    let store = open(&server.settings("flooded"));
+    assert_eq!(soon(news(&*store)).await, None);
+    let mut a = bid_on(&*store, A).await;
+    a.written = soon(store.acquire(&a)).await.unwrap().version;
     let listening = Arc::clone(&store);
-    let waiting = tokio::spawn(async move { news(&*listening).await });
-    let connections =
-        "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'tenure shared'";
-    for _ in 0..20 {
-        soon(store.read()).await.unwrap();
-        tokio::task::yield_now().await;
+    let listens = tokio::spawn(async move {
+        loop {
+            listening.changed().await;
+        }
+    });
+    let shared = Arc::clone(&server);
+    let flood = tokio::task::spawn_blocking(move || {
+        shared.sql(
+            "SELECT count(pg_notify('tenure', 'flooded ' || i)) FROM generate_series(1, 300000) i",
+        )
+    });
+    while !flood.is_finished() {
+        a.written = soon(store.renew(&a)).await.expect("nothing of it is in the way");
     }
-    assert_eq!(sql(&server, connections).await, "1");
-    sql(&server, "SELECT pg_notify('tenure', 'shared -')").await;
-    assert_eq!(soon(waiting).await.unwrap(), None);
+    soon(flood).await.unwrap();
+    soon(store.renew(&a)).await.expect("nothing of it is in the way");
+    listens.abort();
 }
 
 #[tokio::test]
 async fn a_connection_that_has_ended_is_replaced_before_a_request() {
     let server = on_thread(PostgresServer::shared).await;
     let store = open(&server.settings("ended"));
-    let a = bid_on(&store, A).await;
+    let a = bid_on(&*store, A).await;
     soon(store.acquire(&a)).await.unwrap();
     let end = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
                WHERE application_name = 'tenure ended'";
@@ -108,10 +115,9 @@ async fn through_a_pooler_nobody_listens() {
     let settings = server.settings_at(&[pooler.port], "pooled");
     let (leader, standby) = (open(&settings), open(&settings));
     soon(standby.read()).await.unwrap();
-    let a = bid_on(&leader, A).await;
+    let a = bid_on(&*leader, A).await;
     soon(leader.acquire(&a)).await.unwrap();
-    let told = tokio::time::timeout(Duration::from_millis(500), news(&standby)).await;
-    assert!(told.is_err(), "{told:?}");
+    assert!(is_quiet(&standby).await);
     // All clients have the one connection of the pooler to the server.
     let listening = on_thread(move || pooler.sql("SELECT pg_listening_channels()")).await;
     assert_eq!(listening, "");
@@ -122,7 +128,7 @@ async fn a_locked_row_is_unknown_and_waited_for_no_longer_than_request_timeout()
     let server = on_thread(PostgresServer::shared).await;
     let timeout = Duration::from_secs(2);
     let store = open(&PostgresSettings { request_timeout: timeout, ..server.settings("locked") });
-    let a = bid_on(&store, A).await;
+    let a = bid_on(&*store, A).await;
     soon(store.acquire(&a)).await.unwrap();
     let shared = Arc::clone(&server);
     let holding = tokio::task::spawn_blocking(move || {
@@ -132,7 +138,11 @@ async fn a_locked_row_is_unknown_and_waited_for_no_longer_than_request_timeout()
     });
     let locked = "SELECT count(*) FROM pg_locks WHERE relation = 'tenure'::regclass AND mode = 'RowShareLock'";
     while sql(&server, locked).await == "0" {}
-    assert_eq!(failure(soon(store.renew(&a)).await).0, Cause::Timeout);
+    let outcome = soon(store.renew(&a)).await;
+    assert!(
+        matches!(outcome, Err(StoreError::Unknown(_) | StoreError::RetryNow(_))),
+        "{outcome:?}"
+    );
     assert!(soon(store.read()).await.is_ok(), "a read waits for no lock");
     let end = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE '%pg_sleep(60)' \
                AND pid <> pg_backend_pid()";
@@ -148,7 +158,7 @@ async fn a_commit_that_its_standbys_do_not_have_is_unknown() {
     let server = Arc::new(on_thread(PostgresServer::start).await);
     let timeout = Duration::from_secs(3);
     let store = open(&PostgresSettings { request_timeout: timeout, ..server.settings("waiting") });
-    let a = bid_on(&store, A).await;
+    let a = bid_on(&*store, A).await;
     soon(store.acquire(&a)).await.unwrap();
     sql(&server, "ALTER ROLE elections SET synchronous_commit = off").await;
     let set = "ALTER SYSTEM SET synchronous_standby_names = 'nobody'";
@@ -191,7 +201,7 @@ async fn the_primary_is_found_among_its_standbys() {
         panic!("the first one is a standby")
     };
     assert!(failure.message.contains("is a standby"), "{failure}");
-    let a = bid_on(&store, A).await;
+    let a = bid_on(&*store, A).await;
     soon(store.acquire(&a)).await.unwrap();
 }
 
@@ -204,18 +214,19 @@ async fn the_first_candidate_creates_the_table_where_it_may() {
         |schema| open(&PostgresSettings { table: table(schema), ..server.settings("created") });
     sql(&server, "CREATE SCHEMA ops; GRANT USAGE ON SCHEMA ops TO elections").await;
     let ops = store("ops");
-    let a = bid_on(&ops, A).await;
+    let a = bid_on(&*ops, A).await;
     assert_eq!(failure(soon(ops.acquire(&a)).await).0, Cause::Auth);
     sql(&server, "GRANT CREATE ON SCHEMA ops TO elections").await;
     soon(ops.acquire(&a)).await.unwrap();
-    assert_eq!(sql(&server, "SELECT claim IS NOT NULL FROM ops.leases").await, "t");
+    assert_eq!(sql(&server, "SELECT body LIKE '%claim%' FROM ops.leases").await, "t");
     // Several at once.
     sql(&server, "DROP TABLE ops.leases").await;
     let stores: Vec<_> = (1..=8).map(|number| (store("ops"), number)).collect();
-    let bidding = stores.iter().map(async |(store, number)| {
-        let bid = bid_on(store, *number).await;
+    let bids = stores.iter().map(async |(store, number)| bid_on(&**store, *number).await);
+    let bids = futures::future::join_all(bids).await;
+    let bidding = stores.iter().zip(&bids).map(async |((store, _), bid)| {
         loop {
-            match soon(store.acquire(&bid)).await {
+            match soon(store.acquire(bid)).await {
                 Err(StoreError::RetryNow(_)) => (),
                 outcome => return outcome.is_ok(),
             }
@@ -236,33 +247,72 @@ async fn the_first_candidate_creates_the_table_where_it_may() {
 }
 
 #[tokio::test]
-async fn a_late_bid_is_refused_once_another_has_led() {
+async fn the_term_of_the_value_is_beside_it_for_the_users_statements() {
     let server = on_thread(PostgresServer::shared).await;
-    let store = open(&server.settings("late"));
-    for _ in 0..2 {
-        // The first time there is no row yet.
-        let (late, b) = (bid_on(&store, A).await, bid_on(&store, B).await);
-        soon(store.acquire(&b)).await.unwrap();
-        soon(store.release(&b)).await.unwrap();
-        let outcome = soon(store.acquire(&late)).await;
-        assert!(matches!(outcome, Err(StoreError::Refused(_))), "{outcome:?}");
-        assert!(soon(store.read()).await.unwrap().free);
-    }
+    let store = open(&server.settings("beside"));
+    let term = "SELECT term IS NOT DISTINCT FROM (body::json->>'term')::bigint, term FROM tenure \
+                WHERE election = 'beside'";
+    let a = bid_on(&*store, A).await;
+    soon(store.acquire(&a)).await.unwrap();
+    assert_eq!(sql(&server, term).await, "t|");
+    let largest = i64::MAX.unsigned_abs();
+    soon(store.write_term(&a, largest)).await.unwrap();
+    assert_eq!(sql(&server, term).await, format!("t|{largest}"));
+    soon(store.release(&a)).await.unwrap();
+    assert_eq!(sql(&server, term).await, format!("t|{largest}"));
+    let b = bid_on(&*store, B).await;
+    soon(store.acquire(&b)).await.unwrap();
+    let above = soon(store.write_term(&b, 1)).await;
+    assert!(matches!(above, Err(StoreError::Foreign(_))), "it has no successor: {above:?}");
+}
+
+/// What a trigger, or a server that is near wraparound, warns of at each write says nothing of the outcome.
+#[tokio::test]
+async fn a_warning_at_each_write_is_in_nobodys_way() {
+    let server = Arc::new(on_thread(PostgresServer::start).await);
+    let store = open(&server.settings("orders"));
+    soon(store.create(1)).await.unwrap();
+    let warn = "CREATE FUNCTION warn() RETURNS trigger LANGUAGE plpgsql AS $$
+                    BEGIN RAISE WARNING 'database must be vacuumed soon'; RETURN NEW; END $$;
+                CREATE TRIGGER warn BEFORE INSERT OR UPDATE ON tenure FOR EACH ROW EXECUTE FUNCTION warn()";
+    sql(&server, warn).await;
+    let a = bid_on(&*store, A).await;
+    soon(store.acquire(&a)).await.unwrap();
+    assert_eq!(soon(store.write_term(&a, 1)).await, Ok(2));
+    soon(store.renew(&a)).await.unwrap();
+    soon(store.release(&a)).await.unwrap();
 }
 
 #[tokio::test]
-async fn the_largest_term_has_no_successor() {
-    let server = on_thread(PostgresServer::shared).await;
-    let store = open(&server.settings("largest"));
-    let a = bid_on(&store, A).await;
-    soon(store.acquire(&a)).await.unwrap();
-    let largest = i64::MAX.unsigned_abs();
-    assert!(matches!(soon(store.write_term(&a, largest + 1)).await, Err(StoreError::Foreign(_))));
-    assert_eq!(soon(store.write_term(&a, largest)).await.unwrap(), largest);
-    soon(store.release(&a)).await.unwrap();
-    let b = bid_on(&store, B).await;
-    soon(store.acquire(&b)).await.unwrap();
-    assert!(matches!(soon(store.write_term(&b, 1)).await, Err(StoreError::Foreign(_))));
+async fn a_server_that_answers_without_end_is_read_up_to_a_bound() {
+    let server = Arc::new(on_thread(PostgresServer::start).await);
+    let store = open(&server.settings("orders"));
+    soon(store.create(1)).await.unwrap();
+    let warn = "CREATE FUNCTION warn() RETURNS trigger LANGUAGE plpgsql AS $$
+                    BEGIN FOR i IN 1..20000 LOOP RAISE WARNING '%', repeat('x', 400); END LOOP; RETURN NEW;
+                    END $$;
+                CREATE TRIGGER warn BEFORE UPDATE ON tenure FOR EACH ROW EXECUTE FUNCTION warn()";
+    sql(&server, warn).await;
+    let outcome = soon(store.acquire(&bid_on(&*store, A).await)).await;
+    let Err(StoreError::RetryNow(failure)) = outcome else { panic!("{outcome:?}") };
+    assert!(failure.message.contains("more than 4194304 bytes for one request"), "{failure}");
+}
+
+/// Each statement is complete before the commit, which then fails.
+#[tokio::test]
+async fn a_commit_that_fails_is_no_grant() {
+    let server = Arc::new(on_thread(PostgresServer::start).await);
+    let store = open(&server.settings("orders"));
+    soon(store.create(1)).await.unwrap();
+    let fail = "CREATE FUNCTION fail() RETURNS trigger LANGUAGE plpgsql AS $$
+                    BEGIN RAISE EXCEPTION 'at the commit'; END $$;
+                CREATE CONSTRAINT TRIGGER fail AFTER UPDATE ON tenure DEFERRABLE INITIALLY DEFERRED
+                    FOR EACH ROW EXECUTE FUNCTION fail()";
+    sql(&server, fail).await;
+    let a = bid_on(&*store, A).await;
+    let outcome = soon(store.acquire(&a)).await;
+    assert!(matches!(outcome, Err(StoreError::Unknown(_))), "{outcome:?}");
+    assert!(soon(store.read()).await.unwrap().free);
 }
 
 #[tokio::test]
@@ -311,8 +361,12 @@ async fn without_tls_on_the_server_nothing_is_sent_to_it() {
     let tls = Some(tenure::config::StoreTls { ca_file: None, own: None });
     let store = open(&PostgresSettings { tls, ..server.settings("secret") });
     assert_eq!(failure(soon(store.read()).await).0, Cause::Network);
-    // A certificate of another authority.
+    // A server that takes nobody without TLS.
     let secured = on_thread(PostgresServer::shared_secured).await;
+    let store = open(&PostgresSettings { tls: None, ..secured.settings("secret") });
+    let (cause, words) = failure(soon(store.read()).await);
+    assert!(cause == Cause::Auth && words.contains("set PGSSLMODE=verify-full"), "{words}");
+    // A certificate of another authority.
     let tls = Some(tenure::config::StoreTls { ca_file: None, own: None });
     let store = open(&PostgresSettings { tls, ..secured.settings("secret") });
     let outcome = soon(store.read()).await;

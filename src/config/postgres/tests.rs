@@ -37,11 +37,14 @@ fn loopback_is_plain_and_other_hosts_have_tls() {
 }
 
 #[test]
-fn a_mode_that_accepts_any_server_is_refused() {
+fn a_mode_that_accepts_other_servers_is_refused_in_true_words() {
     let insecure = ("store-insecure", "true");
     for (flags, mode, words) in [
-        (&[("store", FAR)][..], "require", "accept any server"),
-        (&[("store", NEAR)], "prefer", "accept any server"),
+        (&[("store", FAR)][..], "require", "whatever its certificate is"),
+        (&[("store", NEAR)], "prefer", "without TLS, and with TLS any server"),
+        (&[("store", NEAR)], "allow", "without TLS, and with TLS any server"),
+        (&[("store", FAR)], "verify-ca", "whichever host it is for"),
+        (&[("store", FAR)], "on", "is no mode of PostgreSQL"),
         (&[("store", FAR)], "disable", "--store-insecure"),
         (&[("store", FAR), insecure], "verify-full", "store-insecure allows none"),
     ] {

@@ -6,16 +6,17 @@
 
 use std::time::Duration;
 
-use tokio::sync::{Mutex, MutexGuard, Notify};
+use tokio::sync::Mutex;
 
 use super::connection::{Connection, Login, Rows};
-use super::errors::{PostgresError, standby};
+use super::errors::standby;
 use super::password_file;
 use crate::config::{Address, PostgresPassword, PostgresSettings};
 use crate::files::{SmallFile, reason};
 use crate::http::resolver::Resolver;
 use crate::store::network::{in_time, load_tls};
 use crate::store::next_server::NextServer;
+use crate::store::register::RegisterError;
 use crate::store::secret::Secret;
 use crate::tls::ClientTls;
 
@@ -39,12 +40,8 @@ pub(super) struct Access {
     tls: Option<ClientTls>,
     resolver: Resolver,
     /// The server that the next request goes to.
-    next: NextServer,
+    pub(super) next: NextServer,
     connection: Mutex<Option<Connection>>,
-    /// A request wants the connection that is being listened on.
-    wanted: Notify,
-    /// There is a connection to listen on.
-    connected: Notify,
 }
 
 impl Access {
@@ -68,80 +65,60 @@ impl Access {
             bound,
             resolver: Resolver::default(),
             connection: Mutex::default(),
-            wanted: Notify::new(),
-            connected: Notify::new(),
         })
     }
 
-    /// Sends the statements of one transaction; returns the rows of each. Connects first if there is no
-    /// connection.
-    pub(super) async fn ask(&self, statements: &str) -> Result<Vec<Rows>, PostgresError> {
+    /// Sends the statements of one transaction; returns the rows of the last one. Connects first if there is
+    /// no connection.
+    pub(super) async fn ask(&self, statements: &str) -> Result<Rows, RegisterError> {
         let at = self.next.get();
         let asked = async {
-            let mut place = self.take().await;
+            let mut place = self.connection.lock().await;
             // Out of its place, so that it is closed if this future is dropped before its end.
             let mut known = place.take();
             let mut connection = match known.take_if(|it| it.is_alive()) {
                 Some(known) => known,
-                None => self.connect(at).await?,
+                None => self.connect_to_primary(at).await?,
             };
             let outcome = connection.ask(statements).await;
             if connection.is_in_step() {
                 *place = Some(connection);
-                self.connected.notify_one();
             }
             outcome
         };
-        let server = &self.settings.servers[at];
-        let outcome = in_time(self.bound, server, asked).await;
-        if outcome.as_ref().is_err_and(PostgresError::is_of_one_server) {
-            self.move_on(at).await;
+        let outcome = in_time(self.bound, &self.settings.servers[at], asked).await;
+        if outcome.as_ref().is_err_and(RegisterError::is_of_one_server) && self.next.move_on(at) {
+            *self.connection.lock().await = None;
         }
         outcome
     }
 
-    /// Connects to the server of this number alone.
-    pub(super) async fn connect_to(&self, at: usize) -> Result<Connection, PostgresError> {
-        let server = &self.settings.servers[at];
-        let tls = match &self.tls {
-            Some(tls) => Some(tls.config().await),
-            None => None,
+    /// Opens another connection, to listen to notifications, to the server that requests go to.
+    pub(super) async fn connect_to_listen(&self) -> Result<Connection, RegisterError> {
+        let at = self.next.get();
+        let connect = async {
+            let mut connection = self.connect_to_primary(at).await?;
+            connection.listen().await?;
+            Ok(connection)
         };
-        let login = self.login(server).await?;
-        Connection::open(server, &self.settings, &login, tls, &self.resolver).await
+        in_time(self.bound, &self.settings.servers[at], connect).await
     }
 
-    /// Returns the payload of the next notification, and never without one. Lets each request have the
-    /// connection first.
-    pub(super) async fn notification(&self) -> String {
-        loop {
-            let mut place = self.connection.lock().await;
-            let Some(connection) = place.as_mut() else {
-                drop(place);
-                self.connected.notified().await;
-                continue;
+    /// Connects to the server of this number, whichever it is.
+    pub(super) async fn connect_to(&self, at: usize) -> Result<Connection, RegisterError> {
+        let server = &self.settings.servers[at];
+        let connect = async {
+            let tls = match &self.tls {
+                Some(tls) => Some(tls.config().await),
+                None => None,
             };
-            tokio::select! {
-                biased;
-                () = self.wanted.notified() => {}
-                told = connection.notification() => match told {
-                    Ok(payload) => return payload,
-                    Err(error) => {
-                        tracing::debug!("the connection for notifications ended: {error}");
-                        *place = None;
-                    }
-                },
-            }
-        }
+            let login = self.login(server).await?;
+            Connection::open(server, &self.settings, &login, tls, &self.resolver).await
+        };
+        in_time(self.bound, server, connect).await
     }
 
-    /// Returns the place of the connection, which nobody else uses meanwhile.
-    async fn take(&self) -> MutexGuard<'_, Option<Connection>> {
-        self.wanted.notify_one();
-        self.connection.lock().await
-    }
-
-    async fn connect(&self, at: usize) -> Result<Connection, PostgresError> {
+    async fn connect_to_primary(&self, at: usize) -> Result<Connection, RegisterError> {
         let connection = self.connect_to(at).await?;
         if connection.greeting.is_standby {
             return Err(standby(&self.settings.servers[at].to_string()));
@@ -149,25 +126,21 @@ impl Access {
         Ok(connection)
     }
 
-    /// Lets the next request go to another server than this one, if there is another.
-    async fn move_on(&self, at: usize) {
-        if self.next.move_on(at) {
-            *self.take().await = None;
-        }
-    }
-
-    async fn login(&self, server: &Address) -> Result<Login, PostgresError> {
+    async fn login(&self, server: &Address) -> Result<Login, RegisterError> {
         let patience = self.bound / 4;
-        let user = self.user.read(patience).await.map_err(PostgresError::Files)?;
+        let user = self.user.read(patience).await.map_err(RegisterError::no_credential)?;
         let password = match &self.password {
             None => None,
             Some(Password::Secret(secret)) => {
-                Some(secret.read(patience).await.map_err(PostgresError::Files)?)
+                Some(secret.read(patience).await.map_err(RegisterError::no_credential)?)
             }
             Some(Password::File(file)) => {
                 let path = file.path().display();
                 let read = file.read(patience).await.map_err(|error| {
-                    PostgresError::Files(format!("failed to read {path}: {}", reason(&error)))
+                    RegisterError::no_credential(format!(
+                        "failed to read {path}: {}",
+                        reason(&error)
+                    ))
                 })?;
                 let text = String::from_utf8_lossy(&read);
                 password_file::find(&text, server, &self.settings.database, &user)

@@ -15,17 +15,16 @@ use fallible_iterator::FallibleIterator;
 use futures::FutureExt;
 use postgres_protocol::authentication::md5_hash;
 use postgres_protocol::authentication::sasl::{ChannelBinding, SCRAM_SHA_256, ScramSha256};
-use postgres_protocol::message::backend::{
-    DataRowBody, ErrorFields, Header, Message, NotificationResponseBody,
-};
+use postgres_protocol::message::backend::{DataRowBody, ErrorFields, Header, Message};
 use postgres_protocol::message::frontend;
 use rustls::ClientConfig;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
-use super::errors::{PostgresError, not_postgres, reported};
+use super::errors::{Report, not_postgres};
 use crate::config::{Address, PostgresSettings};
 use crate::http::resolver::Resolver;
 use crate::store::network::NetworkError;
+use crate::store::register::RegisterError;
 use crate::store::stream::{self, Stream, broken};
 
 /// The longest message that is read. Those here have some hundred bytes.
@@ -42,7 +41,11 @@ pub(super) struct Login {
     pub(super) password: Option<String>,
 }
 
-/// The rows that one statement returned, as text.
+/// The function of PostgreSQL that says that it no longer waits until standbys have a commit. It answers then
+/// as after a commit that they have. No other warning tells anything of the outcome.
+const WAITS_FOR_STANDBYS: &str = "SyncRepWaitForLSN";
+
+/// The rows that a statement returned, as text.
 pub(super) type Rows = Vec<Vec<Option<String>>>;
 
 /// What is known of the server since the start of the connection.
@@ -66,8 +69,8 @@ pub(super) struct Connection {
     /// Host and port.
     server: String,
     pub(super) greeting: Greeting,
-    /// The notifications of others that have arrived.
-    notified: Vec<String>,
+    /// Whether there is no TLS, where TLS would be possible.
+    is_plain: bool,
     /// Whether the last answer was received to its end.
     is_in_step: bool,
 }
@@ -78,28 +81,28 @@ fn is_private(server: &Address, tls: Option<&Arc<ClientConfig>>) -> bool {
 }
 
 impl Connection {
-    /// Connects, with TLS if there are settings for it, and signs in. Listens to notifications if no
-    /// pooler is in between, which would mix them up.
+    /// Connects, with TLS if there are settings for it, and signs in.
     pub(super) async fn open(
         server: &Address,
         settings: &PostgresSettings,
         login: &Login,
         tls: Option<Arc<ClientConfig>>,
         resolver: &Resolver,
-    ) -> Result<Self, PostgresError> {
+    ) -> Result<Self, RegisterError> {
         let name = server.to_string();
         let mut stream = stream::connect_in_plain_text(server, resolver).await?;
         let is_private = is_private(server, tls.as_ref());
-        let stream: Box<dyn Stream> = match tls {
-            None => Box::new(stream),
+        let is_plain = tls.is_none();
+        let stream = match tls {
+            None => stream::bounded(stream),
             Some(tls) => {
                 asks_for_tls(&mut stream, &name).await?;
                 stream::secure(stream, server, tls).await?
             }
         };
-        let mut it = Self::new(stream, name);
+        let mut it = Self { is_plain, ..Self::new(stream, name) };
         it.sign_in(settings, login, is_private).await?;
-        it.listen().await?;
+        it.look_around().await?;
         Ok(it)
     }
 
@@ -109,7 +112,7 @@ impl Connection {
             received: BytesMut::new(),
             server,
             greeting: Greeting::default(),
-            notified: Vec::new(),
+            is_plain: false,
             is_in_step: true,
         }
     }
@@ -120,25 +123,28 @@ impl Connection {
         Self::new(stream, "server".to_owned())
     }
 
-    /// Sends the statements of one transaction, and returns the rows of each.
+    /// Sends the statements of one transaction, and returns the rows of the last one.
     ///
-    /// A warning makes its outcome unknown: the server gives one when it stops waiting for its standbys,
-    /// and then answers like after a commit that they have.
-    pub(super) async fn ask(&mut self, statements: &str) -> Result<Vec<Rows>, PostgresError> {
+    /// Nothing counts before the server is ready for the next request: it says that a statement is complete
+    /// before it commits, which may still fail.
+    pub(super) async fn ask(&mut self, statements: &str) -> Result<Rows, RegisterError> {
         self.is_in_step = false;
         self.send(|buffer| frontend::query(statements, buffer)).await?;
-        let (mut answer, mut rows, mut fault) = (Vec::new(), Vec::new(), None);
+        let (mut answer, mut rows, mut fault) = (Rows::new(), Rows::new(), None);
         loop {
             match self.receive().await {
                 Ok(Message::DataRow(body)) => rows.push(self.row(&body)?),
-                Ok(Message::CommandComplete(_)) => answer.push(std::mem::take(&mut rows)),
+                Ok(Message::CommandComplete(_)) => answer = std::mem::take(&mut rows),
                 Ok(Message::RowDescription(_) | Message::EmptyQueryResponse) => (),
                 Ok(Message::ErrorResponse(body)) => {
                     fault = Some(self.reported(body.fields()));
                 }
                 Ok(Message::NoticeResponse(body)) => {
-                    let why = self.reported(body.fields());
-                    fault = fault.or(Some(PostgresError::Unavailable(format!("warning: {why}"))));
+                    let report = self.report(body.fields());
+                    if report.routine == WAITS_FOR_STANDBYS {
+                        let why = format!("the commit may be lost in a failover ({})", report.said);
+                        fault = fault.or(Some(RegisterError::Unavailable(why)));
+                    }
                 }
                 Ok(Message::ReadyForQuery(_)) => {
                     self.is_in_step = true;
@@ -151,18 +157,35 @@ impl Connection {
         }
     }
 
-    /// Returns the next notification of another connection. May be dropped at any time.
-    pub(super) async fn notification(&mut self) -> Result<String, PostgresError> {
+    /// Asks for the notifications of all of Tenure in the database.
+    pub(super) async fn listen(&mut self) -> Result<(), RegisterError> {
+        if !self.greeting.is_direct {
+            let message = format!("{} is a pooler, through which nobody can listen", self.server);
+            return Err(RegisterError::Invalid(message));
+        }
+        self.ask(&format!("LISTEN {CHANNEL}")).await.map(drop)
+    }
+
+    /// Waits for a notification of an election by another instance than this own one. A connection whose
+    /// wait was dropped can go on.
+    pub(super) async fn notification(
+        &mut self,
+        election: &str,
+        own: &str,
+    ) -> Result<(), RegisterError> {
         loop {
-            if !self.notified.is_empty() {
-                return Ok(self.notified.remove(0));
-            }
-            // Anything but a notification ends the connection: the server is being shut down.
-            if self.parse()?.is_some() {
-                return Err(not_postgres(&self.server));
-            }
-            if self.notified.is_empty() {
-                self.fill().await?;
+            match self.next().await? {
+                Message::NotificationResponse(body)
+                    if body.channel().is_ok_and(|it| it == CHANNEL)
+                        && body.message().is_ok_and(|it| is_news(it, election, own)) =>
+                {
+                    return Ok(());
+                }
+                Message::NotificationResponse(_)
+                | Message::ParameterStatus(_)
+                | Message::NoticeResponse(_) => (),
+                // The server is being shut down.
+                _ => return Err(not_postgres(&self.server)),
             }
         }
     }
@@ -172,20 +195,9 @@ impl Connection {
         self.is_in_step
     }
 
-    /// Returns whether the connection is still there, as far as is known here: whether nothing has
-    /// arrived but notifications.
+    /// Returns whether the connection is still there, as far as is known here: nothing arrives unasked.
     pub(super) fn is_alive(&mut self) -> bool {
-        loop {
-            match self.parse() {
-                Ok(None) => (),
-                Ok(Some(_)) | Err(_) => return false,
-            }
-            match self.fill().now_or_never() {
-                None => return true,
-                Some(Ok(())) => (),
-                Some(Err(_)) => return false,
-            }
-        }
+        self.received.is_empty() && self.fill().now_or_never().is_none()
     }
 
     async fn sign_in(
@@ -193,7 +205,7 @@ impl Connection {
         settings: &PostgresSettings,
         login: &Login,
         is_private: bool,
-    ) -> Result<(), PostgresError> {
+    ) -> Result<(), RegisterError> {
         let application = format!("tenure {}", settings.election);
         let parameters = [
             ("user", login.user.as_str()),
@@ -211,7 +223,7 @@ impl Connection {
                     self.send(|buffer| frontend::password_message(password, buffer)).await?;
                 }
                 Message::AuthenticationCleartextPassword => {
-                    return Err(PostgresError::SignIn(format!(
+                    return Err(RegisterError::Credential(format!(
                         "{} asks for the password in plain text, which is not sent without TLS",
                         self.server
                     )));
@@ -244,7 +256,7 @@ impl Connection {
                     begun.finish(body.data()).map_err(|_| {
                         let what =
                             "does not know the password, and is not the server it claims to be";
-                        PostgresError::SignIn(format!("{} {what}", self.server))
+                        RegisterError::Credential(format!("{} {what}", self.server))
                     })?;
                 }
                 Message::ParameterStatus(body) => {
@@ -264,9 +276,9 @@ impl Connection {
         }
     }
 
-    fn password<'a>(&self, login: &'a Login) -> Result<&'a str, PostgresError> {
+    fn password<'a>(&self, login: &'a Login) -> Result<&'a str, RegisterError> {
         login.password.as_deref().ok_or_else(|| {
-            PostgresError::SignIn(format!(
+            RegisterError::Credential(format!(
                 "{} asks for a password: set PGPASSWORD, PGPASSWORD_FILE, or PGPASSFILE with a line for \
                  this server",
                 self.server
@@ -274,73 +286,71 @@ impl Connection {
         })
     }
 
-    fn other_sign_in(&self) -> PostgresError {
-        PostgresError::SignIn(format!(
+    fn other_sign_in(&self) -> RegisterError {
+        RegisterError::Credential(format!(
             "{} asks for a sign-in that Tenure does not have: allow scram-sha-256 or cert in pg_hba.conf",
             self.server
         ))
     }
 
-    /// Asks for notifications where no pooler is in between: there the process that serves a request is
-    /// not the one that was told at the start.
-    async fn listen(&mut self) -> Result<(), PostgresError> {
+    /// Finds out whether a pooler is in between, where the process that serves a request is not the one that
+    /// was told at the start, and whether the server only follows another.
+    async fn look_around(&mut self) -> Result<(), RegisterError> {
         let asked = self.ask("SELECT pg_catalog.pg_backend_pid(), pg_catalog.pg_is_in_recovery()");
-        let answer = asked.await?;
-        let Some([Some(process), Some(is_standby)]) =
-            answer.first().and_then(|rows| rows.first()).map(Vec::as_slice)
-        else {
+        let rows = asked.await?;
+        let Some([Some(process), Some(is_standby)]) = rows.first().map(Vec::as_slice) else {
             return Err(not_postgres(&self.server));
         };
         self.greeting.is_direct = *process == self.greeting.process.to_string();
         self.greeting.is_standby = is_standby == "t";
-        if self.greeting.is_direct && !self.greeting.is_standby {
-            self.ask(&format!("LISTEN {CHANNEL}")).await?;
-        }
         Ok(())
     }
 
     async fn send(
         &mut self,
         message: impl FnOnce(&mut BytesMut) -> io::Result<()>,
-    ) -> Result<(), PostgresError> {
+    ) -> Result<(), RegisterError> {
         let mut buffer = BytesMut::new();
         message(&mut buffer).map_err(|_| {
-            PostgresError::Invalid("a name or a password has a NUL character".to_owned())
+            RegisterError::Invalid("a name or a password has a NUL character".to_owned())
         })?;
         Ok(stream::send(&mut *self.stream, &buffer, &self.server).await?)
     }
 
-    /// Returns the next message that is neither a notification nor a parameter that has changed.
-    async fn receive(&mut self) -> Result<Message, PostgresError> {
+    /// Returns the next message of an answer: neither a notification nor a parameter that has changed.
+    async fn receive(&mut self) -> Result<Message, RegisterError> {
         loop {
-            if let Some(message) = self.parse()? {
+            match self.next().await? {
+                Message::NotificationResponse(_) => (),
+                Message::ParameterStatus(_) if self.greeting.process != 0 => (),
+                message => return Ok(message),
+            }
+        }
+    }
+
+    /// Returns the next message. May be dropped at any time.
+    async fn next(&mut self) -> Result<Message, RegisterError> {
+        loop {
+            if let Some(message) = self.parse().map_err(|_| not_postgres(&self.server))? {
                 return Ok(message);
             }
             self.fill().await?;
         }
     }
 
-    /// Takes the next message from what was received, and keeps notifications.
-    fn parse(&mut self) -> Result<Option<Message>, PostgresError> {
-        let unfit = || not_postgres(&self.server);
-        while let Some(header) = Header::parse(&self.received).map_err(|_| unfit())? {
-            if header.len() > LONGEST_MESSAGE {
-                return Err(unfit());
+    /// Takes the next message from what was received.
+    fn parse(&mut self) -> io::Result<Option<Message>> {
+        match Header::parse(&self.received)? {
+            Some(header) if header.len() > LONGEST_MESSAGE => {
+                Err(io::ErrorKind::InvalidData.into())
             }
-            match Message::parse(&mut self.received).map_err(|_| unfit())? {
-                None => return Ok(None),
-                Some(Message::NotificationResponse(body)) => {
-                    self.notified.extend(news(&body, self.greeting.process));
-                }
-                Some(Message::ParameterStatus(_)) if self.greeting.process != 0 => (),
-                message => return Ok(message),
-            }
+            Some(_) => Message::parse(&mut self.received),
+            None => Ok(None),
         }
-        Ok(None)
     }
 
     /// Waits for more. May be dropped at any time.
-    async fn fill(&mut self) -> Result<(), PostgresError> {
+    async fn fill(&mut self) -> Result<(), RegisterError> {
         match self.stream.read_buf(&mut self.received).await {
             Ok(1..) => Ok(()),
             Ok(0) => Err(NetworkError::Disconnected(format!(
@@ -352,7 +362,7 @@ impl Connection {
         }
     }
 
-    fn row(&self, body: &DataRowBody) -> Result<Vec<Option<String>>, PostgresError> {
+    fn row(&self, body: &DataRowBody) -> Result<Vec<Option<String>>, RegisterError> {
         let unfit = || not_postgres(&self.server);
         let mut ranges = body.ranges();
         let mut row = Vec::new();
@@ -366,32 +376,36 @@ impl Connection {
         Ok(row)
     }
 
-    /// Converts an error, or a warning, that the server reports.
-    fn reported(&self, mut fields: ErrorFields<'_>) -> PostgresError {
-        let (mut code, mut words) = (String::new(), String::new());
+    /// Reads an error, or a warning, that the server reports.
+    fn report(&self, mut fields: ErrorFields<'_>) -> Report {
+        let [mut code, mut words, mut routine] = [const { String::new() }; 3];
         while let Ok(Some(field)) = fields.next() {
             let value = String::from_utf8_lossy(field.value_bytes());
             match field.type_() {
                 b'C' => code = value.into_owned(),
                 b'M' => words = value.into_owned(),
+                b'R' => routine = value.into_owned(),
                 _ => (),
             }
         }
-        reported(&code, &words, &self.server)
+        Report::new(code, &words, routine, &self.server)
+    }
+
+    fn reported(&self, fields: ErrorFields<'_>) -> RegisterError {
+        self.report(fields).error(self.is_plain)
     }
 }
 
-/// Returns the payload of a notification, if it is of another connection.
-fn news(body: &NotificationResponseBody, own: i32) -> Option<String> {
-    let is_of_others = body.channel().is_ok_and(|it| it == CHANNEL) && body.process_id() != own;
-    body.message().ok().filter(|_| is_of_others).map(str::to_owned)
+/// Returns whether a notification is of this election, and by another instance.
+fn is_news(payload: &str, election: &str, own: &str) -> bool {
+    payload.split_once(' ').is_some_and(|(of, by)| of == election && by != own)
 }
 
 /// Asks the server for TLS.
 async fn asks_for_tls(
     stream: &mut (impl AsyncRead + AsyncWrite + Unpin),
     server: &str,
-) -> Result<(), PostgresError> {
+) -> Result<(), RegisterError> {
     let mut buffer = BytesMut::new();
     frontend::ssl_request(&mut buffer);
     let asked = async {

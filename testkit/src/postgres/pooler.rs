@@ -1,14 +1,18 @@
 //! PgBouncer in transaction mode before a server, on a free port of loopback.
 
 use std::process::{Command, Stdio};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tempfile::TempDir;
+use tenure::store::{LeaseAdmin, postgres};
 
 use super::server::{DATABASE, PostgresServer, USER, hand_over, user};
 use crate::ports::free_port;
 use crate::processes::process::{Process, until};
 use crate::processes::tool::run_as;
+use crate::stores::register_lock::RegisterServer;
+use crate::stores::servers::{Shared, SharedServer};
 
 /// The timeout until it is ready, on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -58,5 +62,48 @@ impl Pooler {
         let words = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{statements}: {words}");
         String::from_utf8_lossy(&output.stdout).trim().to_owned()
+    }
+}
+
+/// The shared server, whose candidates connect through one pooler.
+pub struct Pooled {
+    server: Arc<PostgresServer>,
+    pooler: Pooler,
+}
+
+impl SharedServer for Pooled {
+    fn shared() -> Arc<Self> {
+        static SHARED: Shared<Pooled> = Shared::new();
+        SHARED.get(|| {
+            let server = PostgresServer::shared();
+            Self { pooler: Pooler::before(&server), server }
+        })
+    }
+
+    fn shared_secured() -> Arc<Self> {
+        Self::shared()
+    }
+}
+
+impl RegisterServer for Pooled {
+    fn open(&self, election: &str) -> Arc<dyn LeaseAdmin> {
+        let settings = self.server.settings_at(&[self.pooler.port], election);
+        postgres::open(&settings).expect("the settings are good")
+    }
+
+    fn bytes(&self, election: &str) -> Vec<u8> {
+        self.server.bytes(election)
+    }
+
+    fn value(&self, election: &str) -> Vec<u8> {
+        self.server.value(election)
+    }
+
+    fn put(&self, election: &str, value: &str) {
+        self.server.put(election, value);
+    }
+
+    fn delete(&self, election: &str) {
+        self.server.delete(election);
     }
 }

@@ -9,7 +9,7 @@ use rustix::process::Signal;
 use tempfile::TempDir;
 use tenure::config::{Address, PostgresPassword, PostgresSettings, PostgresTable, SecretSource};
 use tenure::store::LeaseAdmin;
-use tenure::store::postgres::Postgres;
+use tenure::store::postgres;
 use url::Host;
 
 use crate::ports::free_port;
@@ -17,6 +17,7 @@ use crate::processes::process::{Process, until};
 use crate::processes::tool::run_as;
 use crate::stores::bids::REQUEST_TIMEOUT;
 use crate::stores::certificates::Certificates;
+use crate::stores::register_lock::RegisterServer;
 use crate::stores::servers::{PATIENCE, Shared, SharedServer};
 
 /// The database of all elections.
@@ -97,7 +98,7 @@ impl PostgresServer {
 
     /// Creates the table, so that the tests that share the server do not create it at the same time.
     fn with_table(self) -> Self {
-        let store = Postgres::open(&self.settings("first")).expect("good settings");
+        let store = postgres::open(&self.settings("first")).expect("good settings");
         crate::blocking(store.create(1)).expect("created");
         self
     }
@@ -302,6 +303,31 @@ impl SharedServer for PostgresServer {
     fn shared_secured() -> Arc<Self> {
         static SHARED: Shared<PostgresServer> = Shared::new();
         SHARED.get(|| Self::secured().with_table())
+    }
+}
+
+impl RegisterServer for PostgresServer {
+    fn open(&self, election: &str) -> Arc<dyn LeaseAdmin> {
+        postgres::open(&self.settings(election)).expect("the settings are good")
+    }
+
+    fn bytes(&self, election: &str) -> Vec<u8> {
+        self.sql(&format!("SELECT * FROM tenure WHERE election = '{election}'")).into()
+    }
+
+    fn value(&self, election: &str) -> Vec<u8> {
+        self.sql(&format!("SELECT body FROM tenure WHERE election = '{election}'")).into()
+    }
+
+    fn put(&self, election: &str, value: &str) {
+        self.sql(&format!(
+            "INSERT INTO tenure AS t VALUES ('{election}', gen_random_uuid(), $value${value}$value$) \
+             ON CONFLICT (election) DO UPDATE SET write = excluded.write, body = excluded.body"
+        ));
+    }
+
+    fn delete(&self, election: &str) {
+        self.sql(&format!("DELETE FROM tenure WHERE election = '{election}'"));
     }
 }
 

@@ -17,7 +17,7 @@ use tenure::store::gcs;
 use tenure::store::kubernetes::Kubernetes;
 use tenure::store::memory::Memory;
 use tenure::store::mongodb;
-use tenure::store::postgres::Postgres;
+use tenure::store::postgres;
 use tenure::store::redis::Redis;
 use tenure::store::s3;
 use tenure::store::zookeeper;
@@ -334,9 +334,7 @@ impl ServerCourse {
     pub fn postgres() -> Self {
         let server = PostgresServer::shared();
         let settings = move |name: &str| server.settings(name);
-        Self::new("postgres", Model::POSTGRES, settings, |it| {
-            Arc::new(Postgres::open(it).expect(GOOD))
-        })
+        Self::new("postgres", Model::REGISTER, settings, |it| postgres::open(it).expect(GOOD))
     }
 
     /// `redis:` on Redis itself.
