@@ -186,9 +186,12 @@ impl<'a, R: Register> Examination<'a, R> {
         let Err(error) = tried else {
             return self.findings.passed(subject, format!("reads and writes keys in {place}"));
         };
-        let check = || "check the cluster, and run `tenure doctor` again".to_owned();
-        let is_denied = matches!(error, RegisterError::Denied(_));
-        let remedy = self.grant.clone().filter(|_| is_denied).unwrap_or_else(check);
+        let remedy = match error {
+            RegisterError::Denied(_) => {
+                self.grant.clone().unwrap_or_else(|| format!("give {}", self.words.right))
+            }
+            _ => "check the cluster, and run `tenure doctor` again".to_owned(),
+        };
         self.findings.failed(subject, error.to_string(), &remedy);
     }
 
