@@ -65,7 +65,7 @@ async fn a_lease_has_the_fields_of_client_go_and_no_others() {
 }
 
 #[tokio::test]
-async fn a_renewal_changes_the_renew_time_alone() {
+async fn a_renewal_changes_the_renew_time_and_its_own_number_alone() {
     let server = RealLease::start();
     let store = server.open();
     let (bid, _) = lead(&store, A).await;
@@ -78,6 +78,9 @@ async fn a_renewal_changes_the_renew_time_alone() {
     let after = server.stored();
     let mut expected = before;
     expected["spec"]["renewTime"] = after["spec"]["renewTime"].clone();
+    let number = after["metadata"]["annotations"]["tenure.dev/renewal"].clone();
+    assert_eq!(number.as_str().map(str::len), Some(32));
+    expected["metadata"]["annotations"]["tenure.dev/renewal"] = number;
     for changing in ["resourceVersion", "managedFields"] {
         expected["metadata"][changing] = after["metadata"][changing].clone();
     }

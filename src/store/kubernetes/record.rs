@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use time::OffsetDateTime;
+use uuid::Uuid;
 
 use crate::kube::objects::{Lease, Metadata, micro_time, read_time};
 use crate::lease::text::{LONGEST_NAME, excerpt};
@@ -20,6 +21,9 @@ use crate::lease::{
 /// Which acquisition holds the Lease. client-go keeps annotations when it acquires one, so this
 /// counts only together with a matching holder.
 const CLAIM: &str = "tenure.dev/claim";
+/// Random in each renewal. The time alone is not enough: a second renewal within a second is written with a
+/// time that another renewal may have too, after the store has lost the one in between.
+const RENEWAL: &str = "tenure.dev/renewal";
 const TERM: &str = "tenure.dev/term";
 const NONCE: &str = "tenure.dev/nonce";
 const HOLDER: &str = "tenure.dev/holder";
@@ -163,6 +167,7 @@ pub(super) fn claim(lease: &Lease, place: &str) -> Result<Option<Claim>, Failure
             spec.lease_duration_seconds,
             spec.lease_transitions,
             lease.metadata.annotations.get(CLAIM),
+            lease.metadata.annotations.get(RENEWAL),
         )
     );
     Ok(Some(Claim { spec: Version(spec.into()), lease_duration }))
@@ -181,7 +186,7 @@ pub(super) fn is_written_by_tenure(lease: &Lease) -> bool {
 
 /// Returns a digest of all that is of interest to a standby: everything but renewals.
 pub(super) fn news(lease: &Lease) -> String {
-    let ours: Vec<_> = annotations(lease).collect();
+    let ours: Vec<_> = annotations(lease).filter(|(name, _)| *name != RENEWAL).collect();
     format!("{:?}", (&lease.metadata.uid, holder(lease), ours))
 }
 
@@ -263,6 +268,7 @@ pub(super) fn take(lease: &mut Lease, bid: &Bid, now: OffsetDateTime) {
     spec.lease_duration_seconds = Some(whole_seconds(bid.lease_duration));
     spec.lease_transitions = Some(spec.lease_transitions.unwrap_or(0).saturating_add(1));
     lease.metadata.annotations.insert(CLAIM.to_owned(), bid.nonce.to_string());
+    lease.metadata.annotations.remove(RENEWAL);
 }
 
 /// Renews, so that every observer waits anew, whatever the wall clock did. The new time differs
@@ -276,6 +282,8 @@ pub(super) fn renew(lease: &mut Lease, bid: &Bid, now: OffsetDateTime) {
     let next = last.and_then(|it| it.checked_add(time::Duration::SECOND));
     spec.renew_time = Some(micro_time(next.unwrap_or(now)));
     spec.lease_duration_seconds = Some(whole_seconds(bid.lease_duration));
+    let renewal = Uuid::new_v4().simple().to_string();
+    lease.metadata.annotations.insert(RENEWAL.to_owned(), renewal);
 }
 
 /// Replaces the record of an earlier leadership with that of a bid.
@@ -314,6 +322,7 @@ pub(super) fn free(lease: &mut Lease, now: OffsetDateTime) {
     put_holder(lease, "", now);
     lease.spec.lease_duration_seconds = Some(1);
     lease.metadata.annotations.remove(CLAIM);
+    lease.metadata.annotations.remove(RENEWAL);
 }
 
 /// Replaces the holder, so that all observers wait anew. The claim annotation stays, so that the

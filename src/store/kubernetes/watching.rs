@@ -178,11 +178,12 @@ mod tests {
         let mut taken = freed.clone();
         record::take(&mut taken, &Bid { nonce: Nonce(9), ..bid() }, at(3));
         let ours = Some(bid().nonce);
+        let again = renewed("2", 1);
         for (told, expected) in [
             (Watched::Added(held("1")), news(ours)),
             (Watched::Added(held("1")), None),
-            (Watched::Modified(renewed("2", 1)), renewal(&renewed("2", 1))),
-            (Watched::Modified(renewed("3", 1)), None),
+            (Watched::Modified(again.clone()), renewal(&again)),
+            (Watched::Modified(again), None),
             (Watched::Bookmark("4".to_owned()), None),
             (Watched::Modified(freed), news(None)),
             (Watched::Modified(taken.clone()), news(Some(Nonce(9)))),

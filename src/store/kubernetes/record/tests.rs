@@ -87,6 +87,25 @@ fn a_renewal_changes_what_all_observers_count_even_when_the_clock_does_not_move(
 }
 
 #[test]
+fn renewals_of_one_state_at_one_time_differ_and_an_acquisition_and_a_release_forget_them() {
+    let renewed = |_| {
+        let mut lease = held();
+        renew(&mut lease, &bid(1), at(1));
+        lease
+    };
+    let [mut one, other] = [0, 1].map(renewed);
+    assert_eq!(one.spec, other.spec);
+    assert_ne!(spec(&one), spec(&other), "the store may have lost one of them");
+    assert!(!shows(&one, &other), "an answer shows which was written");
+    let mut freed = other.clone();
+    take(&mut one, &bid(2), at(2));
+    free(&mut freed, at(2));
+    for lease in [one, freed] {
+        assert_eq!(lease.metadata.annotations.get(RENEWAL), None);
+    }
+}
+
+#[test]
 fn changes_outside_the_spec_do_not_restart_the_wait() {
     let (mut lease, before) = (held(), spec(&held()));
     let version = version(&lease);
