@@ -239,7 +239,7 @@ pub fn open(settings: &Settings) -> anyhow::Result<Arc<dyn LeaseAdmin>> {
             anyhow::bail!("this build does not have the store postgres:")
         }
         #[cfg(feature = "redis")]
-        StoreSettings::Redis(it) => Arc::new(redis::Redis::open(it)?),
+        StoreSettings::Redis(it) => redis::open(it)?,
         #[cfg(not(feature = "redis"))]
         StoreSettings::Redis(_) => anyhow::bail!("this build does not have the store redis:"),
         #[cfg(feature = "s3")]

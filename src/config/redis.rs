@@ -43,8 +43,8 @@ impl Reader<'_> {
         self.warnings.push(Warning {
             subject: "store",
             problem: "redis: is best effort: it is exclusive on one server that loses no write; after a \
-                      failover, or a restart that lost writes, two instances may lead until the old one's \
-                      deadline, and the same term may be given twice"
+                      failover, or a restart that lost writes, two instances may lead until the older one's next \
+                      renewal is refused, and the same term may be given twice"
                 .to_owned(),
             remedy: "check what `tenure doctor` says of the server, and use another store where that must not \
                      happen, see docs/choosing.md"

@@ -1,32 +1,31 @@
-//! The `redis:` store: the lease in a key of Redis or Valkey that expires, and the record in another that
-//! does not, through one script for each request.
+//! The `redis:` store: the lease in a hash of Redis or Valkey, which is changed on the condition of its field
+//! `write` and never deleted. That is random in each write.
 //!
-//! The lease is claimed only where there is none, and the record is changed only under the claim. The term
-//! is a counter in the record, which is never deleted.
+//! What the hash holds, and each change of it, is in `register`; here are the scripts, of which a request
+//! executes one.
 //!
-//! **What it rests on.** One server that loses no write, whose wall clock is not set forward by more than
-//! the margin that lease-duration leaves after renew-deadline. A replica gets writes after they were
-//! answered, so that after a failover two instances may lead until the old one's deadline, in the same
-//! term. `WAIT` would not help: a replica that has a write need not be the one that is promoted. Locks on
-//! several independent servers are refused, see docs/choosing.md.
-//!
-//! The backend retries nothing and keeps nothing but its connections, and treats an outcome as definite
-//! only if the script that shows it was executed by a primary (R4). Messages of a channel wake standbys;
-//! they are never evidence of anything.
+//! **What it rests on.** One server that loses no write. A replica gets writes after they were answered, so
+//! that a failover may lose a claim: two instances lead then until the older one's next renewal is refused,
+//! and a term can be given twice. `WAIT` would not help: a replica that has a write need not be the one that
+//! is promoted. Locks on several independent servers are refused, see docs/choosing.md.
 
-use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use time::OffsetDateTime;
+use tokio::sync::Mutex;
 
 use self::access::Access;
-use self::scripts::{Command, Scripts, command};
-use self::state::{Held, Seen};
-use super::{BreakOutcome, Finding, LeaseAdmin, LeaseStore, MOST_LISTED, Presence};
-use crate::config::RedisSettings;
-use crate::lease::{
-    Bid, Cause, Change, Failure, Grant, Rules, Snapshot, StoreError, Successor, Version,
+use self::errors::not_redis;
+use self::reply::Reply;
+use self::scripts::{FORMAT, Scripts, command};
+use self::watching::Watching;
+use super::register::{
+    self, Body, If, Register, RegisterError, Registered, Slot, Tagged, Told, Trials, Written,
 };
+use super::{Finding, LeaseAdmin};
+use crate::config::RedisSettings;
 
 mod access;
 mod connection;
@@ -36,220 +35,156 @@ mod errors;
 pub(crate) mod fuzzing;
 mod reply;
 mod scripts;
-mod state;
 #[cfg(test)]
 mod tests;
+mod watching;
 
 /// How many keys are looked at to find other elections.
 const MOST_SCANNED: &str = "10000";
 
-/// A lease in Redis.
-pub struct Redis {
+/// A database.
+struct Database {
     settings: RedisSettings,
     scripts: Scripts,
     access: Access,
+    /// The connection that messages arrive on.
+    watching: Mutex<Watching>,
 }
 
-impl fmt::Debug for Redis {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Redis").field("lease", &self.place()).finish_non_exhaustive()
-    }
+/// Creates the store from its settings. Reaches no network yet, but reads the files of TLS, which blocks.
+///
+/// # Errors
+/// Returns an error if the files of TLS are not usable.
+pub fn open(settings: &RedisSettings) -> anyhow::Result<Arc<dyn LeaseAdmin>> {
+    Ok(Arc::new(Registered::new(Database::open(settings, settings.request_timeout)?)))
 }
 
-impl Redis {
-    /// Creates the store from its settings. Reaches no network yet, but reads the files of TLS, which
-    /// blocks.
-    ///
-    /// # Errors
-    /// Returns an error if the files of TLS are not usable.
-    pub fn open(settings: &RedisSettings) -> anyhow::Result<Self> {
+impl Database {
+    fn open(settings: &RedisSettings, bound: Duration) -> anyhow::Result<Self> {
         Ok(Self {
-            access: Access::open(settings, settings.request_timeout)?,
+            access: Access::open(settings, bound)?,
             scripts: Scripts::new(&settings.election),
             settings: settings.clone(),
+            watching: Mutex::default(),
         })
     }
 
-    /// Names the keys, for messages.
-    fn place(&self) -> String {
-        let RedisSettings { election, database, .. } = &self.settings;
-        format!("tenure:{{{election}}}:* of database {database}")
+    fn servers(&self) -> String {
+        self.settings.servers.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
     }
 
-    /// Executes the script; returns what the keys hold then.
-    async fn ask(&self, request: &Command) -> Result<Seen, StoreError> {
-        let reply = self.access.ask(request).await?;
-        Seen::of(&reply, &self.place()).map_err(StoreError::Foreign)
+    async fn put_as(
+        &self,
+        slot: Slot,
+        condition: If<'_>,
+        body: &Body,
+        is_news: bool,
+    ) -> Result<Option<Written>, RegisterError> {
+        let write = |allows_oom| self.scripts.write(slot, condition, body, is_news, allows_oom);
+        let reply = self.access.ask(write).await?;
+        match reply.parts() {
+            [Reply::Number(0), ..] => Ok(None),
+            [Reply::Number(1), seconds, micros] => {
+                let date = date(seconds, micros);
+                Ok(Some(Written { tag: body.write.to_string(), date }))
+            }
+            _ => Err(not_redis(&self.servers())),
+        }
     }
 
-    /// Returns the claim, if it is of this bid and not being broken.
-    fn ours<'a>(&self, seen: &'a Seen, bid: &Bid) -> Result<&'a Held, StoreError> {
-        let ours = seen.held.as_ref().filter(|it| it.is_of(bid) && !it.is_breaking);
-        ours.ok_or_else(|| self.not_ours(seen))
-    }
-
-    fn not_ours(&self, seen: &Seen) -> StoreError {
-        let election = &self.settings.election;
-        refused(match &seen.held {
-            Some(held) if held.is_breaking => format!("an operator broke the lease {election:?}"),
-            Some(held) => format!("the lease {election:?} is held by {:?}", held.identity),
-            None => format!("the lease {election:?} was freed, expired, or was never held"),
-        })
-    }
-
-    /// Returns the error for keys that were not written though they could have been.
-    fn conflict(&self) -> StoreError {
-        let message = format!("the keys {} were modified concurrently", self.place());
-        StoreError::RetryNow(Failure::new(Cause::Lease, message))
-    }
-
-    /// Returns the names of some elections of this database; `None` if the user may not scan it.
-    async fn elections(&self) -> Option<Vec<String>> {
-        let scan = ["SCAN", "0", "MATCH", "tenure:{*}:record", "COUNT", MOST_SCANNED];
-        let reply = self.access.ask(&command(&scan)).await.ok()?;
-        let keys = reply.parts().get(1)?.parts().iter().filter_map(reply::Reply::text);
-        let name =
-            |it: &str| it.strip_prefix("tenure:{")?.strip_suffix("}:record").map(str::to_owned);
-        let mut names: Vec<_> = keys.filter_map(name).collect();
-        names.sort();
-        names.dedup();
-        names.truncate(MOST_LISTED);
-        Some(names)
+    /// Returns what a hash is that was read; `None` if there is none.
+    fn tagged(&self, reply: &Reply) -> Result<Option<Tagged>, RegisterError> {
+        let [exists, format, write, body, seconds, micros] = reply.parts() else {
+            return Err(not_redis(&self.servers()));
+        };
+        if *exists == Reply::Number(0) {
+            return Ok(None);
+        }
+        let body = match (format.text(), body.text()) {
+            (Some(FORMAT), Some(body)) => Body::decode(body.as_bytes()),
+            (Some("1"), _) => Err("has format 1 of an earlier version".to_owned()),
+            _ => Err("is not Tenure's".to_owned()),
+        };
+        let tag = write.text().unwrap_or_default().to_owned();
+        Ok(Some(Tagged { tag, body, date: date(seconds, micros) }))
     }
 }
 
 #[async_trait]
-impl LeaseStore for Redis {
+impl Register for Database {
     fn kind(&self) -> &'static str {
         "redis"
     }
 
-    fn rules(&self) -> Rules {
-        Rules { longest_lease: None, missing_is_free: false }
+    fn place(&self, slot: Slot) -> String {
+        let key = self.scripts.key(slot);
+        format!("the key {key} of database {} in Redis", self.settings.database)
     }
 
-    async fn read(&self) -> Result<Snapshot, StoreError> {
-        self.ask(&self.scripts.read()).await.map(Seen::snapshot)
+    fn answered(&self) -> String {
+        let scheme = if self.settings.tls.is_some() { "TLS" } else { "no TLS" };
+        format!("{} answered, with {scheme}", self.servers())
     }
 
-    async fn acquire(&self, bid: &Bid) -> Result<Grant, StoreError> {
-        let now = self.ask(&self.scripts.acquire(bid)).await?;
-        if now.is_written {
-            return Ok(Grant { record: now.record, date: now.date, version: None });
-        }
-        if now.held.is_some() {
-            return Err(self.not_ours(&now));
-        }
-        let message = format!("the record of {} has changed since it was read", self.place());
-        Err(refused(message))
-    }
-
-    async fn write_term(&self, bid: &Bid, floor: u64) -> Result<u64, StoreError> {
-        let now = self.ask(&self.scripts.write_term(bid, counter(floor)?)).await?;
-        self.ours(&now, bid)?;
-        now.term_of(bid).ok_or_else(|| self.conflict())
-    }
-
-    async fn renew(&self, bid: &Bid) -> Result<Option<Version>, StoreError> {
-        let now = self.ask(&self.scripts.renew(bid)).await?;
-        if now.is_written {
-            return Ok(None);
-        }
-        Err(self.ours(&now, bid).map_or_else(|lost| lost, |_| self.conflict()))
-    }
-
-    async fn set_successor(
-        &self,
-        bid: &Bid,
-        successor: &Successor,
-    ) -> Result<Option<Version>, StoreError> {
-        let now = self.ask(&self.scripts.set_successor(bid, successor)).await?;
-        self.ours(&now, bid)?;
-        if now.term_of(bid).is_none() {
-            let message = "this candidate did not write the record, so no successor was written";
-            return Err(refused(message.to_owned()));
-        }
-        let is_there = now.record.successor.as_ref() == Some(&successor.as_stored());
-        if is_there { Ok(None) } else { Err(self.conflict()) }
-    }
-
-    async fn release(&self, bid: &Bid) -> Result<(), StoreError> {
-        let now = self.ask(&self.scripts.release(bid)).await?;
-        if now.is_written { Ok(()) } else { Err(self.not_ours(&now)) }
-    }
-
-    async fn changed(&self) -> Change {
-        loop {
-            let told = self.access.message(&self.scripts.channel).await;
-            if let Some((sender, claim)) = told.split_once(' ')
-                && sender != self.scripts.sender
-            {
-                return Change::News { held_by: claim.parse().ok() };
-            }
-        }
-    }
-}
-
-#[async_trait]
-impl LeaseAdmin for Redis {
-    async fn break_lease(&self, at_once: bool) -> Result<BreakOutcome, StoreError> {
-        let seen = self.ask(&self.scripts.read()).await?;
-        let Some(held) = &seen.held else { return Ok(BreakOutcome::NotHeld) };
-        if !at_once && held.left == Duration::MAX {
-            let message = format!(
-                "the key {} has no expiry, so that it does not run out",
-                self.scripts.lease
-            );
-            return Err(refused(message));
-        }
-        let held = if held.is_breaking && !at_once {
-            held.clone()
-        } else {
-            let now = self.ask(&self.scripts.break_lease(&seen.version, at_once)).await?;
-            if !now.is_written {
-                let message =
-                    "the lease was modified concurrently, so nothing was broken: try again";
-                return Err(StoreError::Unknown(Failure::new(Cause::Lease, message)));
-            }
-            now.held.unwrap_or_else(|| Held { left: Duration::ZERO, ..held.clone() })
+    fn credential(&self) -> Option<String> {
+        let words = match (&self.settings.user, &self.settings.password) {
+            (Some(_), _) => "the user of REDIS_USERNAME",
+            (None, Some(_)) => "the default user, with REDIS_PASSWORD",
+            (None, None) => "the default user, without a password",
         };
-        Ok(BreakOutcome::Held { record: seen.record, free_in: held.left })
+        Some(words.to_owned())
     }
 
-    async fn presence(&self) -> Result<Presence, StoreError> {
-        if self.ask(&self.scripts.read()).await?.exists {
-            return Ok(Presence::Exists);
+    fn trials(&self) -> Trials {
+        Trials::None
+    }
+
+    async fn get(&self, slot: Slot) -> Result<Option<Tagged>, RegisterError> {
+        match self.access.ask(|_| self.scripts.read(slot)).await {
+            Ok(reply) => self.tagged(&reply),
+            Err(error) => Err(error),
         }
-        let missing = format!("no key {} in Redis", self.place());
-        Ok(Presence::Missing { missing, others: self.elections().await })
+    }
+
+    async fn put(
+        &self,
+        slot: Slot,
+        condition: If<'_>,
+        body: &Body,
+    ) -> Result<Option<Written>, RegisterError> {
+        self.put_as(slot, condition, body, slot == Slot::Lease).await
+    }
+
+    async fn put_renewal(
+        &self,
+        condition: If<'_>,
+        body: &Body,
+    ) -> Result<Option<Written>, RegisterError> {
+        self.put_as(Slot::Lease, condition, body, false).await
+    }
+
+    async fn others(&self) -> Option<Vec<String>> {
+        let scan = ["SCAN", "0", "MATCH", "tenure:{*}:record", "COUNT", MOST_SCANNED];
+        let reply = self.access.ask(|_| command(&scan)).await.ok()?;
+        let keys = reply.parts().get(1)?.parts().iter().filter_map(Reply::text);
+        let names = keys.filter_map(|it| it.strip_prefix("tenure:{")?.strip_suffix("}:record"));
+        let mut names = register::elections(names);
+        // A scan may return a key twice.
+        names.dedup();
+        Some(names)
+    }
+
+    async fn told(&self) -> Told {
+        self.watch().await
     }
 
     async fn examine(&self) -> Vec<Finding> {
         doctor::examine(self).await
     }
-
-    async fn create(&self, floor: u64) -> Result<Vec<String>, StoreError> {
-        let floor = counter(floor)?;
-        let now = self.ask(&self.scripts.first_term(floor)).await?;
-        match (now.is_written, now.record.term) {
-            (true, _) => {
-                let key = &self.scripts.record;
-                Ok(vec![format!("created the key {key} with the first term {floor}")])
-            }
-            (false, Some(_)) => Ok(Vec::new()),
-            (false, None) => Err(self.conflict()),
-        }
-    }
 }
 
-/// Converts a floor to what a counter of Redis can hold.
-fn counter(floor: u64) -> Result<i64, StoreError> {
-    i64::try_from(floor).map_err(|_| {
-        let message = "the largest possible term is reached: Redis has none above 2^63 - 1";
-        StoreError::Foreign(Failure::new(Cause::Record, message))
-    })
-}
-
-fn refused(message: String) -> StoreError {
-    StoreError::Refused(Failure::new(Cause::Lease, message))
+/// Reads the date of the server.
+fn date(seconds: &Reply, micros: &Reply) -> Option<OffsetDateTime> {
+    let whole = OffsetDateTime::from_unix_timestamp(seconds.text()?.parse().ok()?).ok()?;
+    whole.checked_add(time::Duration::microseconds(micros.text()?.parse::<u32>().ok()?.into()))
 }

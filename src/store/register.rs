@@ -42,6 +42,7 @@ mod body;
     feature = "gcs",
     feature = "mongodb",
     feature = "postgres",
+    feature = "redis",
     feature = "s3",
     feature = "zookeeper"
 ))]
@@ -537,6 +538,7 @@ fn grant(record: Record, (version, written): (Version, Written)) -> Grant {
     feature = "gcs",
     feature = "mongodb",
     feature = "postgres",
+    feature = "redis",
     feature = "s3",
     feature = "zookeeper"
 ))]

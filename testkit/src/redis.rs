@@ -1,4 +1,3 @@
 //! Redis: the real server, and the lock of the conformance suite in it.
 
-pub mod lock;
 pub mod server;

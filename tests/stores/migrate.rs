@@ -11,7 +11,7 @@ use tenure::store::consul;
 use tenure::store::etcd;
 use tenure::store::file::FileStore;
 use tenure::store::postgres;
-use tenure::store::redis::Redis;
+use tenure::store::redis;
 use tenure::store::zookeeper;
 use tenure::store::{LeaseAdmin, s3};
 use testkit::consul::server::ConsulServer;
@@ -195,7 +195,7 @@ async fn an_election_moves_from_redis_to_postgres_and_back() {
     let redis = on_thread(RedisServer::shared).await;
     let election = "moved-4";
     let from = Election {
-        store: Arc::new(Redis::open(&redis.settings(election)).unwrap()),
+        store: redis::open(&redis.settings(election)).unwrap(),
         url: redis.arguments()[1].clone(),
     };
     let to = Election {

@@ -2,8 +2,8 @@
 //! for, and its replicas answer.
 
 use testkit::processes::process::until;
-use testkit::redis::lock::RedisLock;
 use testkit::redis::server::{Keeps, RedisServer, USER};
+use testkit::stores::register_lock::RegisterLock;
 use testkit::stores::servers::{Plain, Secured, SharedServer, on_thread};
 use testkit::stores::{bids, conformance};
 
@@ -13,15 +13,14 @@ use std::time::Duration;
 use bids::{A, B, bid_on, failure, news, soon};
 use conformance::Harness;
 use tenure::config::{RedisSettings, SecretSource, StoreTls};
-use tenure::lease::{Cause, Nonce, StoreError};
-use tenure::store::redis::Redis;
-use tenure::store::{LeaseAdmin, LeaseStore};
+use tenure::lease::{Cause, StoreError};
+use tenure::store::{LeaseAdmin, redis};
 
-testkit::conformance!(plain, RedisLock<Plain>);
-testkit::conformance!(secured, RedisLock<Secured>);
+testkit::conformance!(plain, RegisterLock<RedisServer, Plain>, observed);
+testkit::conformance!(secured, RegisterLock<RedisServer, Secured>, observed);
 
-fn open(settings: &RedisSettings) -> Redis {
-    Redis::open(settings).unwrap()
+fn open(settings: &RedisSettings) -> Arc<dyn LeaseAdmin> {
+    redis::open(settings).unwrap()
 }
 
 /// Sends a command as the administrator.
@@ -30,16 +29,9 @@ async fn ask(server: &Arc<RedisServer>, command: &'static [&'static str]) -> Str
     on_thread(move || server.ask(command)).await
 }
 
-/// Waits until a channel has this many subscribers.
-async fn subscribers(server: &Arc<RedisServer>, channel: &'static str, count: usize) {
-    let shared = Arc::clone(server);
-    on_thread(move || {
-        let expected = format!("{channel}\n{count}");
-        until(Duration::from_secs(20), "it is subscribed to", || {
-            (shared.ask(&["PUBSUB", "NUMSUB", channel]) == expected).then_some(())
-        });
-    })
-    .await;
+/// Returns whether the store reports nothing for a while.
+async fn is_quiet(store: &Arc<dyn LeaseAdmin>) -> bool {
+    tokio::time::timeout(Duration::from_millis(500), store.changed()).await.is_err()
 }
 
 #[tokio::test]
@@ -47,64 +39,119 @@ async fn a_message_tells_of_each_change_of_hands_and_of_no_renewal() {
     let server = on_thread(RedisServer::shared).await;
     let settings = server.settings("watched");
     let (leader, standby) = (open(&settings), open(&settings));
-    let a = bid_on(&leader, A).await;
-    // Both listen from their first question on.
-    tokio::select! {
-        early = news(&leader) => panic!("{early:?}"),
-        early = news(&standby) => panic!("{early:?}"),
-        () = subscribers(&server, "tenure:{watched}:changes", 2) => {}
-    }
-    soon(leader.acquire(&a)).await.unwrap();
-    assert_eq!(soon(news(&standby)).await, Some(Nonce(A)));
+    assert_eq!(soon(news(&*standby)).await, None, "what was before is missed");
+    let mut a = bid_on(&*leader, A).await;
+    a.written = soon(leader.acquire(&a)).await.unwrap().version;
+    assert_eq!(soon(news(&*standby)).await, None);
     soon(leader.write_term(&a, 1)).await.unwrap();
-    assert_eq!(soon(news(&standby)).await, Some(Nonce(A)), "the term is news too");
-    let own = tokio::time::timeout(Duration::from_millis(200), news(&leader)).await;
-    assert!(own.is_err(), "what it did itself is none: {own:?}");
+    assert_eq!(soon(news(&*standby)).await, None, "the term is news too");
+    a.written = None;
     for _ in 0..3 {
-        soon(leader.renew(&a)).await.unwrap();
+        a.written = soon(leader.renew(&a)).await.unwrap();
     }
     let elsewhere = open(&server.settings("another"));
-    let c = bid_on(&elsewhere, B).await;
+    let c = bid_on(&*elsewhere, B).await;
     soon(elsewhere.acquire(&c)).await.unwrap();
-    let quiet = tokio::time::timeout(Duration::from_millis(500), news(&standby)).await;
-    assert!(quiet.is_err(), "neither a renewal nor another election is any: {quiet:?}");
+    assert!(is_quiet(&standby).await, "neither a renewal nor another election is any");
+    assert_eq!(soon(news(&*standby)).await, None, "on another connection");
     soon(leader.release(&a)).await.unwrap();
-    assert_eq!(soon(news(&standby)).await, None);
-    // What happens while nobody waits is not missed.
-    let b = bid_on(&standby, B).await;
-    soon(standby.acquire(&b)).await.unwrap();
-    assert_eq!(soon(news(&leader)).await, Some(Nonce(B)));
-    soon(standby.break_lease(true)).await.unwrap();
-    assert_eq!(soon(news(&leader)).await, None);
+    assert_eq!(soon(news(&*standby)).await, None);
+    assert_eq!(soon(news(&*leader)).await, None, "on a connection of its own");
+    let again = bid_on(&*leader, B).await;
+    soon(leader.acquire(&again)).await.unwrap();
+    assert!(is_quiet(&leader).await, "what it did itself is none");
 }
 
 #[tokio::test]
 async fn connections_that_have_ended_are_replaced() {
     let server = Arc::new(on_thread(RedisServer::start).await);
-    let (store, other) = (open(&server.settings("ended")), open(&server.settings("ended")));
-    let a = bid_on(&store, A).await;
+    let (store, standby) = (open(&server.settings("ended")), open(&server.settings("ended")));
+    let a = bid_on(&*store, A).await;
     soon(store.acquire(&a)).await.unwrap();
-    let channel = "tenure:{ended}:changes";
-    let listening = tokio::spawn(async move { news(&other).await });
     for _ in 0..3 {
+        assert_eq!(soon(news(&*standby)).await, None, "each connection begins with one");
         let shared = Arc::clone(&server);
         on_thread(move || shared.end_connections()).await;
         soon(store.renew(&a)).await.expect("on another connection");
     }
-    // A store that asks nothing does not know that its server is there again.
-    assert!(!listening.is_finished());
-    listening.abort();
-    let standby = Arc::new(open(&server.settings("ended")));
-    soon(standby.read()).await.unwrap();
-    let waiting = Arc::clone(&standby);
-    let listening = tokio::spawn(async move { news(&*waiting).await });
-    subscribers(&server, channel, 1).await;
-    let shared = Arc::clone(&server);
-    on_thread(move || shared.end_connections()).await;
-    soon(standby.read()).await.expect("it is alive");
-    subscribers(&server, channel, 1).await;
+}
+
+/// With `appendonly`, what replaces as much as it writes is not kept out by a limit that others have reached.
+#[tokio::test]
+async fn a_full_memory_ends_no_leadership() {
+    let server = Arc::new(on_thread(RedisServer::start).await);
+    let store = open(&server.settings("full"));
+    let a = bid_on(&*store, A).await;
+    ask(&server, &["CONFIG", "SET", "maxmemory", "1"]).await;
+    let full = Arc::clone(&server);
+    let filled = on_thread(move || full.try_ask(&["SET", "filler", "x"])).await;
+    assert!(filled.is_err_and(|it| it.contains("OOM")), "others may not write");
+    soon(store.acquire(&a)).await.unwrap();
+    soon(store.write_term(&a, 1)).await.unwrap();
+    soon(store.renew(&a)).await.unwrap();
     soon(store.release(&a)).await.unwrap();
-    assert_eq!(soon(listening).await.unwrap(), None);
+}
+
+#[tokio::test]
+async fn the_term_of_the_value_is_beside_it_for_the_users_commands() {
+    let server = on_thread(RedisServer::shared).await;
+    let store = open(&server.settings("beside"));
+    let term = ["HGET", "tenure:{beside}:record", "term"];
+    let mut last = String::new();
+    for (number, floor) in [(1, 7), (2, 0), (3, i64::MAX.unsigned_abs() + 7)] {
+        let bid = bid_on(&*store, number).await;
+        soon(store.acquire(&bid)).await.unwrap();
+        assert_eq!(
+            on_thread({
+                let server = Arc::clone(&server);
+                move || server.ask(&term)
+            })
+            .await,
+            last
+        );
+        last = soon(store.write_term(&bid, floor)).await.unwrap().to_string();
+        assert_eq!(
+            on_thread({
+                let server = Arc::clone(&server);
+                move || server.ask(&term)
+            })
+            .await,
+            last
+        );
+        soon(store.release(&bid)).await.unwrap();
+    }
+    assert_eq!(last, (i64::MAX.unsigned_abs() + 7).to_string(), "terms are exact");
+    assert_eq!(ask(&server, &["PTTL", "tenure:{beside}:record"]).await, "-1", "it has no end");
+}
+
+#[tokio::test]
+async fn two_primaries_in_one_url_are_refused() {
+    let server = on_thread(RedisServer::shared).await;
+    let other = on_thread(RedisServer::start).await;
+    for ports in [[server.port, other.port], [other.port, server.port]] {
+        let store = open(&server.settings_at(&ports, "apart"));
+        for _ in 0..2 {
+            let (cause, words) = failure(soon(store.read()).await);
+            assert!(cause == Cause::Settings && words.contains("are two primaries"), "{words}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_sentinel_is_named_as_one() {
+    let (server, sentinel) = on_thread(|| {
+        let server = RedisServer::start();
+        let sentinel = server.sentinel();
+        (server, sentinel)
+    })
+    .await;
+    let with = server.settings_at(&[sentinel.port], "watched");
+    let without = RedisSettings { user: None, password: None, ..with.clone() };
+    for settings in [with, without] {
+        let (cause, words) = failure(soon(open(&settings).read()).await);
+        assert!(cause == Cause::Settings && words.contains("is a Sentinel"), "{words}");
+        assert!(words.contains("SENTINEL masters"), "{words}");
+    }
 }
 
 #[tokio::test]
@@ -117,7 +164,7 @@ async fn the_primary_is_found_among_its_replicas_and_no_answer_of_a_replica_coun
         panic!("the first one is a replica")
     };
     assert!(failure.message.contains("is a replica"), "{failure}");
-    let a = bid_on(&store, A).await;
+    let a = bid_on(&*store, A).await;
     soon(store.acquire(&a)).await.unwrap();
     // Not even that of one that takes writes of its own, nor over a connection from before.
     ask(&replica, &["CONFIG", "SET", "replica-read-only", "no"]).await;
@@ -131,10 +178,11 @@ async fn the_primary_is_found_among_its_replicas_and_no_answer_of_a_replica_coun
     let shared = Arc::clone(&replica);
     on_thread(move || {
         until(Duration::from_secs(20), "the replica has the lease", || {
-            (shared.ask(&["EXISTS", "tenure:{found}:lease"]) == "1").then_some(())
+            (shared.ask(&["EXISTS", "tenure:{found}:record"]) == "1").then_some(())
         });
     })
     .await;
+    ask(&server, &["CONFIG", "SET", "replica-read-only", "no"]).await;
     let demoted = Arc::clone(&server);
     let promoted = Arc::clone(&replica);
     on_thread(move || {
@@ -148,72 +196,10 @@ async fn the_primary_is_found_among_its_replicas_and_no_answer_of_a_replica_coun
 }
 
 #[tokio::test]
-async fn a_late_bid_is_refused_once_another_has_led() {
-    let server = on_thread(RedisServer::shared).await;
-    let store = open(&server.settings("late"));
-    for _ in 0..2 {
-        // The first time there is no record yet.
-        let (late, b) = (bid_on(&store, A).await, bid_on(&store, B).await);
-        soon(store.acquire(&b)).await.unwrap();
-        soon(store.release(&b)).await.unwrap();
-        let outcome = soon(store.acquire(&late)).await;
-        assert!(matches!(outcome, Err(StoreError::Refused(_))), "{outcome:?}");
-        assert!(soon(store.read()).await.unwrap().free);
-    }
-}
-
-#[tokio::test]
-async fn terms_are_exact_up_to_the_largest_which_has_no_successor() {
-    let server = on_thread(RedisServer::shared).await;
-    let store = open(&server.settings("largest"));
-    let largest = i64::MAX.unsigned_abs();
-    for (number, floor, expected) in
-        [(1, largest - 2, largest - 2), (2, largest - 2, largest - 1), (3, largest, largest)]
-    {
-        let bid = bid_on(&store, number).await;
-        soon(store.acquire(&bid)).await.unwrap();
-        let above = soon(store.write_term(&bid, largest + 1)).await;
-        assert!(matches!(above, Err(StoreError::Foreign(_))), "{above:?}");
-        assert_eq!(soon(store.write_term(&bid, floor)).await.unwrap(), expected);
-        soon(store.release(&bid)).await.unwrap();
-    }
-    let b = bid_on(&store, B).await;
-    soon(store.acquire(&b)).await.unwrap();
-    assert!(matches!(soon(store.write_term(&b, 1)).await, Err(StoreError::Foreign(_))));
-}
-
-#[tokio::test]
-async fn the_record_never_ends_and_the_lease_always_does() {
-    let server = on_thread(RedisServer::shared).await;
-    let store = open(&server.settings("endless"));
-    let a = bid_on(&store, A).await;
-    let both = async || {
-        let left = ask(&server, &["PTTL", "tenure:{endless}:lease"]).await;
-        assert!((1..=15_000).contains(&left.parse::<i64>().unwrap()), "{left}");
-        assert_eq!(ask(&server, &["PTTL", "tenure:{endless}:record"]).await, "-1");
-    };
-    soon(store.acquire(&a)).await.unwrap();
-    both().await;
-    soon(store.write_term(&a, 1)).await.unwrap();
-    both().await;
-    soon(store.renew(&a)).await.unwrap();
-    both().await;
-    soon(store.break_lease(false)).await.unwrap();
-    both().await;
-    // Somebody removed the end.
-    ask(&server, &["PERSIST", "tenure:{endless}:lease"]).await;
-    assert_eq!(soon(store.read()).await.unwrap().ends_in, Some(Duration::MAX));
-    let broken = soon(store.break_lease(false)).await;
-    assert!(matches!(broken, Err(StoreError::Refused(_))), "{broken:?}");
-    soon(store.break_lease(true)).await.unwrap();
-    assert!(soon(store.read()).await.unwrap().free);
-}
-
-#[tokio::test]
 async fn a_restart_without_persistence_leaves_neither_lease_nor_term() {
     let server = on_thread(|| RedisServer::keeping(Keeps::Nothing)).await;
     let store = open(&server.settings("forgotten"));
-    let a = bid_on(&store, A).await;
+    let a = bid_on(&*store, A).await;
     soon(store.acquire(&a)).await.unwrap();
     soon(store.write_term(&a, 7)).await.unwrap();
     let server = on_thread(move || {
@@ -265,7 +251,7 @@ async fn each_sign_in_is_known_and_credentials_are_read_again() {
     std::fs::write(&file, format!("{}\n", USER.1)).unwrap();
     let password = Some(SecretSource::File(file.clone()));
     let store = open(&RedisSettings { password, ..server.settings("signed-in") });
-    let a = bid_on(&store, A).await;
+    let a = bid_on(&*store, A).await;
     soon(store.acquire(&a)).await.unwrap();
     // Another password, and the connection is ended.
     ask(&server, &["ACL", "SETUSER", USER.0, "resetpass", ">next"]).await;
@@ -277,9 +263,9 @@ async fn each_sign_in_is_known_and_credentials_are_read_again() {
     // Rights that are taken are seen on the connection that is there, and given back on another.
     ask(&server, &["ACL", "SETUSER", USER.0, "-eval"]).await;
     assert_eq!(failure(soon(store.renew(&a)).await).0, Cause::Auth);
-    ask(&server, &["ACL", "SETUSER", USER.0, "+eval", "-pexpire"]).await;
+    ask(&server, &["ACL", "SETUSER", USER.0, "+eval", "-hset"]).await;
     assert_eq!(failure(soon(store.renew(&a)).await).0, Cause::Auth, "within the script too");
-    ask(&server, &["ACL", "SETUSER", USER.0, "+pexpire", "resetkeys"]).await;
+    ask(&server, &["ACL", "SETUSER", USER.0, "+hset", "resetkeys"]).await;
     assert_eq!(failure(soon(store.renew(&a)).await).0, Cause::Auth);
     ask(&server, &["ACL", "SETUSER", USER.0, "~tenure:{signed-in}:*", "resetchannels"]).await;
     soon(store.renew(&a)).await.expect("for one election alone");
@@ -315,7 +301,7 @@ async fn no_request_outlasts_request_timeout() {
     let server = on_thread(RedisServer::start).await;
     let request_timeout = Duration::from_millis(700);
     let store = open(&RedisSettings { request_timeout, ..server.settings("slow") });
-    let a = bid_on(&store, A).await;
+    let a = bid_on(&*store, A).await;
     soon(store.acquire(&a)).await.unwrap();
     server.signal(Signal::STOP);
     for _ in 0..2 {

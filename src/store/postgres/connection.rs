@@ -197,7 +197,7 @@ impl Connection {
 
     /// Returns whether the connection is still there, as far as is known here: nothing arrives unasked.
     pub(super) fn is_alive(&mut self) -> bool {
-        self.received.is_empty() && self.fill().now_or_never().is_none()
+        self.fill().now_or_never().is_none() && self.received.is_empty()
     }
 
     async fn sign_in(

@@ -1,23 +1,23 @@
-//! Access to the servers: a connection that all requests share, and another for the messages of the
-//! channel, since RESP2 has no place for both. Each has the credentials and the TLS settings of the files
-//! as they were when it was opened.
+//! Access to the servers: a connection that all requests share, with the credentials and the TLS settings of
+//! the files as they were when it was opened.
 //!
 //! Each request goes to one server. If that does not answer, or is a replica, the next request goes to
 //! the next server; nothing is repeated here.
 
 use std::time::Duration;
 
-use tokio::sync::{Mutex, Notify};
-use tokio::time::timeout;
+use futures::future::join_all;
+use tokio::sync::Mutex;
 
 use super::connection::{Connection, Login};
-use super::errors::RedisError;
+use super::errors::{is_of_the_user, replica, two_primaries};
 use super::reply::Reply;
 use super::scripts::{Command, command};
 use crate::config::RedisSettings;
 use crate::http::resolver::Resolver;
 use crate::store::network::{in_time, load_tls};
 use crate::store::next_server::NextServer;
+use crate::store::register::RegisterError;
 use crate::store::secret::Secret;
 use crate::tls::ClientTls;
 
@@ -31,14 +31,8 @@ pub(super) struct Access {
     tls: Option<ClientTls>,
     resolver: Resolver,
     /// The server that the next request goes to.
-    next: NextServer,
+    pub(super) next: NextServer,
     connection: Mutex<Option<Connection>>,
-    /// The connection that messages arrive on.
-    listening: Mutex<Option<Connection>>,
-    /// A request was answered, so that it is worthwhile to listen again.
-    answered: Notify,
-    /// The server does not answer, so that no message of it can be waited for.
-    failed: Notify,
 }
 
 impl Access {
@@ -56,14 +50,15 @@ impl Access {
             bound,
             resolver: Resolver::default(),
             connection: Mutex::default(),
-            listening: Mutex::default(),
-            answered: Notify::new(),
-            failed: Notify::new(),
         })
     }
 
-    /// Sends a command; returns its reply. Connects first if there is no connection.
-    pub(super) async fn ask(&self, command: &Command) -> Result<Reply, RedisError> {
+    /// Sends a command to the primary; returns its reply. Connects first if there is no connection. `command`
+    /// is told whether scripts have flags there.
+    pub(super) async fn ask(
+        &self,
+        command: impl Fn(bool) -> Command + Send,
+    ) -> Result<Reply, RegisterError> {
         let at = self.next.get();
         let asked = async {
             let mut place = self.connection.lock().await;
@@ -71,89 +66,77 @@ impl Access {
             let mut known = place.take();
             let mut connection = match known.take_if(|it| it.is_alive()) {
                 Some(known) => known,
-                None => self.connect_to(at).await?,
+                None => self.connect_to_primary(at).await?,
             };
-            let outcome = connection.ask(command).await;
+            let outcome = connection.ask(&command(connection.info.has_flags())).await;
             // After a change of its rights, the user signs in anew, with the credentials as they are then.
-            let is_denied = outcome.as_ref().is_err_and(RedisError::is_of_the_user);
-            if connection.is_in_step() && !is_denied {
+            if connection.is_in_step() && !outcome.as_ref().is_err_and(is_of_the_user) {
                 *place = Some(connection);
-                self.answered.notify_one();
             }
             outcome
         };
-        let server = &self.settings.servers[at];
-        let outcome = in_time(self.bound, server, asked).await;
-        if outcome.as_ref().is_err_and(RedisError::is_of_one_server) {
-            self.move_on(at).await;
+        let outcome = in_time(self.bound, &self.settings.servers[at], asked).await;
+        if outcome.as_ref().is_err_and(RegisterError::is_of_one_server) && self.next.move_on(at) {
+            *self.connection.lock().await = None;
         }
         outcome
     }
 
-    /// Connects to the server of this number alone.
-    pub(super) async fn connect_to(&self, at: usize) -> Result<Connection, RedisError> {
-        let server = &self.settings.servers[at];
-        let tls = match &self.tls {
-            Some(tls) => Some(tls.config().await),
-            None => None,
+    /// Opens another connection, for the messages of a channel: RESP2 has no place for them beside replies.
+    pub(super) async fn connect_to_listen(
+        &self,
+        channel: &str,
+    ) -> Result<Connection, RegisterError> {
+        let at = self.next.get();
+        let connect = async {
+            let mut connection = self.connect_to(at).await?;
+            connection.ask(&command(&["SUBSCRIBE", channel])).await?;
+            Ok(connection)
         };
-        let login = self.login().await?;
-        Connection::open(server, &self.settings, login.as_ref(), tls, &self.resolver).await
+        in_time(self.bound, &self.settings.servers[at], connect).await
     }
 
-    /// Returns the next message of a channel, and never without one.
-    pub(super) async fn message(&self, channel: &str) -> String {
-        loop {
-            let mut place = self.listening.lock().await;
-            if place.is_none() {
-                let opened = timeout(self.bound, self.listen(channel)).await;
-                *place = opened.ok().and_then(Result::ok);
-            }
-            if let Some(connection) = place.as_mut() {
-                tokio::select! {
-                    told = connection.message() => match told {
-                        Ok(payload) => return payload,
-                        Err(error) => {
-                            tracing::debug!("the connection for notifications ended: {error}");
-                        }
-                    },
-                    () = self.failed.notified() => {}
-                }
-                *place = None;
-            }
-            drop(place);
-            self.answered.notified().await;
+    /// Connects to the server of this number, whichever it is.
+    pub(super) async fn connect_to(&self, at: usize) -> Result<Connection, RegisterError> {
+        let server = &self.settings.servers[at];
+        let connect = async {
+            let tls = match &self.tls {
+                Some(tls) => Some(tls.config().await),
+                None => None,
+            };
+            let login = self.login().await?;
+            Connection::open(server, &self.settings, login.as_ref(), tls, &self.resolver).await
+        };
+        in_time(self.bound, server, connect).await
+    }
+
+    /// Connects to a server, if it is the only primary among all, as far as others answer.
+    async fn connect_to_primary(&self, at: usize) -> Result<Connection, RegisterError> {
+        let connection = self.connect_to(at).await?;
+        let servers = &self.settings.servers;
+        let name = |at: usize| servers[at].to_string();
+        if !connection.info.is_primary() && connection.info.is_known() {
+            return Err(replica(&name(at)));
         }
-    }
-
-    /// Opens a connection for the messages of a channel.
-    async fn listen(&self, channel: &str) -> Result<Connection, RedisError> {
-        let mut connection = self.connect_to(self.next.get()).await?;
-        match connection.ask(&command(&["SUBSCRIBE", channel])).await {
-            Ok(_) => Ok(connection),
-            // Nothing arrives on it then; without it, each request would lead to another try.
-            Err(error @ RedisError::Denied(_)) => {
-                tracing::debug!("there are no notifications: {error}");
-                Ok(connection)
+        let others = (0..servers.len()).filter(|it| *it != at).map(async |other| {
+            // Of one that does not answer, nothing can be known.
+            let asked = in_time(self.bound / 4, &servers[other], self.connect_to(other)).await;
+            Some((other, asked.ok()?.info))
+        });
+        for (other, info) in join_all(others).await.into_iter().flatten() {
+            if connection.info.is_another_primary(&info) {
+                return Err(two_primaries(&name(at), &name(other)));
             }
-            Err(error) => Err(error),
         }
+        Ok(connection)
     }
 
-    /// Lets the next request go to another server than this one, if there is another.
-    async fn move_on(&self, at: usize) {
-        self.failed.notify_one();
-        if self.next.move_on(at) {
-            *self.connection.lock().await = None;
-        }
-    }
-
-    async fn login(&self) -> Result<Option<Login>, RedisError> {
+    async fn login(&self) -> Result<Option<Login>, RegisterError> {
         let patience = self.bound / 4;
         let Some(password) = &self.password else { return Ok(None) };
-        let password = password.read(patience).await.map_err(RedisError::Files)?;
+        let password = password.read(patience).await.map_err(RegisterError::no_credential)?;
         let user = match &self.user {
-            Some(user) => Some(user.read(patience).await.map_err(RedisError::Files)?),
+            Some(user) => Some(user.read(patience).await.map_err(RegisterError::no_credential)?),
             None => None,
         };
         Ok(Some(Login { user, password }))

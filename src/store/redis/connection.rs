@@ -4,18 +4,20 @@
 //! A connection whose future was dropped before the reply was complete is of no more use, so its owner
 //! takes it out of its place for the time of a request.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use futures::FutureExt;
 use rustls::ClientConfig;
 use tokio::io::AsyncReadExt;
 
-use super::errors::{RedisError, not_redis, reported};
+use super::errors::{not_redis, reported, sentinel};
 use super::reply::{self, Reply};
 use super::scripts::{Command, command};
 use crate::config::{Address, RedisSettings};
 use crate::http::resolver::Resolver;
 use crate::store::network::NetworkError;
+use crate::store::register::RegisterError;
 use crate::store::stream::{self, Stream, broken};
 
 /// A user name and a password.
@@ -25,6 +27,48 @@ pub(super) struct Login {
     pub(super) password: String,
 }
 
+/// What a server says of itself by `INFO`.
+#[derive(Default)]
+pub(super) struct Info(HashMap<String, String>);
+
+impl Info {
+    pub(super) fn of(reply: &Reply) -> Self {
+        let lines = reply.text().unwrap_or_default().lines();
+        let pairs = lines.filter_map(|it| it.split_once(':'));
+        Self(pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).collect())
+    }
+
+    pub(super) fn get(&self, name: &str) -> &str {
+        self.0.get(name).map_or("", String::as_str)
+    }
+
+    /// Returns whether the server has told anything.
+    pub(super) fn is_known(&self) -> bool {
+        !self.0.is_empty()
+    }
+
+    pub(super) fn is_primary(&self) -> bool {
+        self.get("role") == "master"
+    }
+
+    fn is_sentinel(&self) -> bool {
+        self.get("redis_mode") == "sentinel"
+    }
+
+    /// Returns whether both are primaries, and not two ways to one server. Nodes of a cluster share the keys
+    /// among them.
+    pub(super) fn is_another_primary(&self, other: &Self) -> bool {
+        let is_alone = |it: &Self| it.is_primary() && it.get("cluster_enabled") != "1";
+        is_alone(self) && is_alone(other) && self.get("run_id") != other.get("run_id")
+    }
+
+    /// Returns whether scripts have flags: since version 7 of Redis, which each Valkey claims to be.
+    pub(super) fn has_flags(&self) -> bool {
+        let major = self.get("redis_version").split('.').next();
+        major.and_then(|it| it.parse::<u32>().ok()).is_some_and(|it| it >= 7)
+    }
+}
+
 /// A connection that is ready for the next command.
 pub(super) struct Connection {
     stream: Box<dyn Stream>,
@@ -32,6 +76,8 @@ pub(super) struct Connection {
     received: Vec<u8>,
     /// Host and port.
     server: String,
+    /// What the server said when the connection was made.
+    pub(super) info: Info,
     /// Whether the last reply was received to its end.
     is_in_step: bool,
 }
@@ -44,27 +90,42 @@ impl Connection {
         login: Option<&Login>,
         tls: Option<Arc<ClientConfig>>,
         resolver: &Resolver,
-    ) -> Result<Self, RedisError> {
+    ) -> Result<Self, RegisterError> {
         let stream = stream::connect(server, tls, resolver).await?;
         let mut it = Self::over(stream, server.to_string());
         if let Some(Login { user, password }) = login {
             let user = user.as_deref();
             let all: Vec<_> = ["AUTH"].into_iter().chain(user).chain([&password[..]]).collect();
-            it.ask(&command(&all)).await?;
+            if let Err(error) = it.ask(&command(&all)).await {
+                // A Sentinel has users of its own, or none, and says what it is to everybody.
+                it.look_around().await?;
+                return Err(error);
+            }
         }
+        it.look_around().await?;
         if settings.database != 0 {
             it.ask(&command(&["SELECT", &settings.database.to_string()])).await?;
         }
         Ok(it)
     }
 
+    /// Asks what the server is. Whoever may not ask may do nothing here, which the next request shows.
+    async fn look_around(&mut self) -> Result<(), RegisterError> {
+        match self.ask(&command(&["INFO"])).await {
+            Ok(reply) => self.info = Info::of(&reply),
+            Err(error) if !self.is_in_step => return Err(error),
+            Err(_) => {}
+        }
+        if self.info.is_sentinel() { Err(sentinel(&self.server)) } else { Ok(()) }
+    }
+
     /// Uses what is connected already.
     pub(super) fn over(stream: Box<dyn Stream>, server: String) -> Self {
-        Self { stream, received: Vec::new(), server, is_in_step: true }
+        Self { stream, received: Vec::new(), server, info: Info::default(), is_in_step: true }
     }
 
     /// Sends a command; returns its reply.
-    pub(super) async fn ask(&mut self, command: &Command) -> Result<Reply, RedisError> {
+    pub(super) async fn ask(&mut self, command: &Command) -> Result<Reply, RegisterError> {
         self.is_in_step = false;
         stream::send(&mut *self.stream, &reply::format(command), &self.server).await?;
         let reply = self.receive().await?;
@@ -76,7 +137,7 @@ impl Connection {
     }
 
     /// Returns the next message of the channel that was subscribed to. May be dropped at any time.
-    pub(super) async fn message(&mut self) -> Result<String, RedisError> {
+    pub(super) async fn message(&mut self) -> Result<String, RegisterError> {
         loop {
             let reply = self.receive().await?;
             if let [kind, _channel, payload] = reply.parts()
@@ -100,7 +161,7 @@ impl Connection {
     }
 
     /// Returns the next reply. May be dropped at any time.
-    async fn receive(&mut self) -> Result<Reply, RedisError> {
+    async fn receive(&mut self) -> Result<Reply, RegisterError> {
         loop {
             let taken = reply::take(&mut self.received).map_err(|_| not_redis(&self.server))?;
             match taken {
@@ -111,7 +172,7 @@ impl Connection {
     }
 
     /// Waits for more. May be dropped at any time.
-    async fn fill(&mut self) -> Result<(), RedisError> {
+    async fn fill(&mut self) -> Result<(), RegisterError> {
         match self.stream.read_buf(&mut self.received).await {
             Ok(1..) => Ok(()),
             Ok(0) => Err(NetworkError::Disconnected(format!(
@@ -147,15 +208,15 @@ mod tests {
         };
         assert_eq!(asked("+PONG\r\n"), (Ok(Reply::Text(b"PONG".to_vec())), true));
         let (outcome, is_in_step) = asked("-READONLY no\r\n");
-        assert!(matches!(outcome, Err(RedisError::Replica(_))) && is_in_step, "{outcome:?}");
+        assert!(matches!(outcome, Err(RegisterError::Network(_))) && is_in_step, "{outcome:?}");
         let (outcome, is_in_step) = asked("*2\r\n:1\r\n");
         assert!(
-            matches!(outcome, Err(RedisError::Network(NetworkError::Disconnected(_))))
+            matches!(outcome, Err(RegisterError::Network(NetworkError::Disconnected(_))))
                 && !is_in_step,
             "{outcome:?}"
         );
         let (outcome, is_in_step) = asked("HTTP/1.1 400 Bad Request\r\n");
-        assert!(matches!(outcome, Err(RedisError::Invalid(_))) && !is_in_step, "{outcome:?}");
+        assert!(matches!(outcome, Err(RegisterError::Invalid(_))) && !is_in_step, "{outcome:?}");
     }
 
     #[test]

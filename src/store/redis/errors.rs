@@ -2,96 +2,26 @@
 //! shows a password.
 
 use crate::lease::text::is_printable;
-use crate::lease::{Cause, Failure, StoreError};
 use crate::store::network::NetworkError;
+use crate::store::register::RegisterError;
 
-/// Why a request had no answer that can be used. The text is for people.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum RedisError {
-    /// A key has another type or content than Tenure's.
-    #[error("{0}")]
-    OtherKeys(String),
-    /// The term is the largest possible one.
-    #[error("{0}")]
-    TooLarge(String),
-    /// The user does not exist, or its password is not accepted.
-    #[error("{0}")]
-    SignIn(String),
-    /// The user may not.
-    #[error("{0}")]
-    Denied(String),
-    /// A file of credentials cannot be read.
-    #[error("{0}")]
-    Files(String),
-    /// The server is a replica, or the node of a cluster that does not have the keys.
-    #[error("{0}")]
-    Replica(String),
-    /// The server has no connection left.
-    #[error("{0}")]
-    Throttled(String),
-    /// The server failed, is starting, or takes no writes; what was asked for may still be done.
-    #[error("{0}")]
-    Unavailable(String),
-    /// The server rejected the request as invalid, or its answer is unusable: a setting is wrong.
-    #[error("{0}")]
-    Invalid(String),
-    /// There is no answer.
-    #[error(transparent)]
-    Network(#[from] NetworkError),
-}
-
-impl RedisError {
-    /// Returns whether another server may do better.
-    pub(super) fn is_of_one_server(&self) -> bool {
-        matches!(
-            self,
-            Self::Replica(_)
-                | Self::Throttled(_)
-                | Self::Unavailable(_)
-                | Self::Invalid(_)
-                | Self::Network(_)
-        )
-    }
-
-    /// Returns whether other credentials may do better.
-    pub(super) fn is_of_the_user(&self) -> bool {
-        matches!(self, Self::SignIn(_) | Self::Denied(_))
-    }
-}
-
-/// Converts an error, where nothing more is known: its outcome is never definite (R4).
-impl From<RedisError> for StoreError {
-    fn from(error: RedisError) -> Self {
-        let message = error.to_string();
-        let cause = match error {
-            RedisError::Network(error) => return error.into(),
-            RedisError::Replica(_) => {
-                return Self::RetryNow(Failure::new(Cause::Network, message));
-            }
-            RedisError::OtherKeys(_) | RedisError::TooLarge(_) => {
-                return Self::Foreign(Failure::new(Cause::Record, message));
-            }
-            RedisError::SignIn(_) | RedisError::Denied(_) | RedisError::Files(_) => Cause::Auth,
-            RedisError::Throttled(_) => Cause::Throttled,
-            RedisError::Invalid(_) => Cause::Settings,
-            RedisError::Unavailable(_) => Cause::Unavailable,
-        };
-        Self::Unknown(Failure::new(cause, message))
-    }
+/// Returns whether other credentials may do better.
+pub(super) fn is_of_the_user(error: &RegisterError) -> bool {
+    matches!(error, RegisterError::Credential(_) | RegisterError::Denied(_))
 }
 
 /// What errors of a script without a code of their own are about.
-const OF_SCRIPTS: [(&str, &str); 5] = [
+const OF_SCRIPTS: [(&str, &str); 3] = [
     ("can't run this command", "NOPERM"),
     ("can't access at least one of the keys", "NOPERM"),
-    ("value is not an integer", "WRONGTYPE"),
-    ("increment or decrement would overflow", "OVERFLOW"),
     ("max number of clients reached", "MAXCLIENTS"),
 ];
 
 /// Classifies an error that the server reports, by its code: the first word. Versions before 7 report an
-/// error within a script with a code of its own, and the other after it.
-pub(super) fn reported(words: &str, server: &str) -> RedisError {
+/// error within a script with a code of its own, and the other after it. One that does not know a command
+/// shows its arguments, of which one is the script.
+pub(super) fn reported(words: &str, server: &str) -> RegisterError {
+    let words = words.split(", with args beginning with").next().unwrap_or_default();
     let words: String = words.chars().filter(|it| is_printable(*it)).take(300).collect();
     let said = format!("{server}: {words}");
     let first = words.split(' ').next().unwrap_or_default();
@@ -105,46 +35,69 @@ pub(super) fn reported(words: &str, server: &str) -> RedisError {
         code => code,
     };
     match code {
-        "READONLY" | "MASTERDOWN" => RedisError::Replica(format!(
-            "{server} is a replica: name the primary in --store too, or an address that leads to it"
-        )),
-        "MOVED" | "ASK" => RedisError::Replica(format!(
+        "READONLY" | "MASTERDOWN" => replica(server),
+        "MOVED" | "ASK" => RegisterError::Network(NetworkError::Disconnected(format!(
             "another node of the cluster has the keys: name all nodes in --store ({said})"
-        )),
-        "WRONGTYPE" => RedisError::OtherKeys(format!(
-            "the keys of the election are not Tenure's; nothing was overwritten: set another --election or \
-             database, or delete the keys if nothing else uses them ({said})"
-        )),
-        "OVERFLOW" => {
-            RedisError::TooLarge(format!("the largest possible term is reached ({said})"))
-        }
+        ))),
+        "WRONGTYPE" => foreign(&said),
         "NOAUTH" | "WRONGPASS" | "DENIED" => sign_in(&said),
-        "NOPERM" => RedisError::Denied(format!(
+        "NOPERM" => RegisterError::Denied(format!(
             "access denied: the user needs the commands, keys and channels that docs/stores/redis.md names \
              ({said})"
         )),
-        "MAXCLIENTS" => RedisError::Throttled(said),
-        "MISCONF" => RedisError::Unavailable(format!(
+        "MAXCLIENTS" => RegisterError::Throttled(said),
+        "MISCONF" => RegisterError::Unavailable(format!(
             "the server takes no writes since it cannot save them, see its log; perhaps its disk is full \
              ({said})"
         )),
-        "OOM" => RedisError::Unavailable(format!("the memory of the server is full ({said})")),
+        "OOM" => RegisterError::Unavailable(format!("the memory of the server is full ({said})")),
         "LOADING" | "BUSY" | "NOREPLICAS" | "CLUSTERDOWN" | "TRYAGAIN" | "UNKILLABLE"
-        | "EXECABORT" => RedisError::Unavailable(said),
+        | "EXECABORT" => RegisterError::Unavailable(said),
         _ if words.contains("AUTH") || words.contains("invalid password") => sign_in(&said),
-        _ => RedisError::Invalid(format!("the server refused the request ({said})")),
+        _ => RegisterError::Invalid(format!("the server refused the request ({said})")),
     }
 }
 
-fn sign_in(said: &str) -> RedisError {
-    RedisError::SignIn(format!(
+fn sign_in(said: &str) -> RegisterError {
+    RegisterError::Credential(format!(
         "the sign-in failed: check REDIS_USERNAME and REDIS_PASSWORD ({said})"
     ))
 }
 
+/// Returns the error for a key that has another type than Tenure's.
+fn foreign(said: &str) -> RegisterError {
+    RegisterError::Foreign(format!(
+        "the key of the election is not Tenure's; nothing was overwritten: set another --election or database, \
+         or delete the key if nothing else uses it ({said})"
+    ))
+}
+
+/// Returns the error for a server that only follows another.
+pub(super) fn replica(server: &str) -> RegisterError {
+    RegisterError::Network(NetworkError::Disconnected(format!(
+        "{server} is a replica: name the primary in --store too, or an address that leads to it"
+    )))
+}
+
+/// Returns the error for a Sentinel.
+pub(super) fn sentinel(server: &str) -> RegisterError {
+    RegisterError::Invalid(format!(
+        "{server} is a Sentinel, which keeps no keys: name the primary and its replicas in --store, which \
+         `redis-cli SENTINEL masters` shows there; Tenure finds the primary among them by itself"
+    ))
+}
+
+/// Returns the error for two servers that both take writes.
+pub(super) fn two_primaries(one: &str, other: &str) -> RegisterError {
+    RegisterError::Invalid(format!(
+        "{one} and {other} are two primaries, on each of which an instance could lead: name one primary and its \
+         replicas in --store, or make one of them a replica of the other"
+    ))
+}
+
 /// Returns the error for what no server of Redis sends.
-pub(super) fn not_redis(server: &str) -> RedisError {
-    RedisError::Invalid(format!(
+pub(super) fn not_redis(server: &str) -> RegisterError {
+    RegisterError::Invalid(format!(
         "{server} did not answer as Redis does: check the address in --store, and whether its port is the \
          one with TLS"
     ))
@@ -153,24 +106,23 @@ pub(super) fn not_redis(server: &str) -> RedisError {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::lease::StoreError;
 
     #[test]
     fn each_code_has_its_meaning() {
         for (words, expected) in [
-            ("READONLY You can't write against a read only replica.", "Replica"),
-            ("ERR Error running script (call to f_1): @user_script:1: -READONLY You", "Replica"),
-            ("ERR Error running script (call to f_1 -Some text): -READONLY You", "Replica"),
+            ("READONLY You can't write against a read only replica.", "Network"),
+            ("ERR Error running script (call to f_1): @user_script:1: -READONLY You", "Network"),
+            ("ERR Error running script (call to f_1 -Some text): -READONLY You", "Network"),
             ("ERR Error running script (call to f_1): @user_script:1: -BUSY Redis", "Unavailable"),
-            ("MASTERDOWN Link with MASTER is down", "Replica"),
-            ("MOVED 3999 127.0.0.1:6381", "Replica"),
-            ("WRONGTYPE Operation against a key", "OtherKeys"),
-            ("ERR hash value is not an integer script: c9, on @user_script:1.", "OtherKeys"),
-            ("ERR increment or decrement would overflow script: 9a", "TooLarge"),
-            ("NOAUTH Authentication required.", "SignIn"),
-            ("WRONGPASS invalid username-password pair", "SignIn"),
-            ("ERR AUTH <password> called without any password configured", "SignIn"),
-            ("ERR invalid password", "SignIn"),
-            ("DENIED Redis is running in protected mode", "SignIn"),
+            ("MASTERDOWN Link with MASTER is down", "Network"),
+            ("MOVED 3999 127.0.0.1:6381", "Network"),
+            ("WRONGTYPE Operation against a key", "Foreign"),
+            ("NOAUTH Authentication required.", "Credential"),
+            ("WRONGPASS invalid username-password pair", "Credential"),
+            ("ERR AUTH <password> called without any password configured", "Credential"),
+            ("ERR invalid password", "Credential"),
+            ("DENIED Redis is running in protected mode", "Credential"),
             ("NOPERM this user has no permissions to run the 'eval' command", "Denied"),
             ("ERR The user executing the script can't run this command or subcommand", "Denied"),
             ("ERR max number of clients reached", "Throttled"),
@@ -200,22 +152,9 @@ mod tests {
     }
 
     #[test]
-    fn another_server_or_other_credentials_help_only_where_they_can() {
-        let of = |it: fn(String) -> RedisError| it("why".to_owned());
-        for (error, is_of_one_server, is_of_the_user) in [
-            (of(RedisError::Replica), true, false),
-            (of(RedisError::Throttled), true, false),
-            (of(RedisError::Unavailable), true, false),
-            (of(RedisError::Invalid), true, false),
-            (NetworkError::Disconnected("why".to_owned()).into(), true, false),
-            (of(RedisError::SignIn), false, true),
-            (of(RedisError::Denied), false, true),
-            (of(RedisError::Files), false, false),
-            (of(RedisError::OtherKeys), false, false),
-            (of(RedisError::TooLarge), false, false),
-        ] {
-            assert_eq!(error.is_of_one_server(), is_of_one_server, "{error:?}");
-            assert_eq!(error.is_of_the_user(), is_of_the_user, "{error:?}");
-        }
+    fn the_script_is_in_no_message() {
+        let unknown = "ERR unknown command 'EVAL', with args beginning with: 'local secret' '1' ";
+        let error = reported(unknown, "h:1").to_string();
+        assert!(error.contains("unknown command 'EVAL'") && !error.contains("local"), "{error}");
     }
 }

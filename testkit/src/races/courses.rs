@@ -18,7 +18,7 @@ use tenure::store::kubernetes::Kubernetes;
 use tenure::store::memory::Memory;
 use tenure::store::mongodb;
 use tenure::store::postgres;
-use tenure::store::redis::Redis;
+use tenure::store::redis;
 use tenure::store::s3;
 use tenure::store::zookeeper;
 
@@ -341,7 +341,7 @@ impl ServerCourse {
     pub fn redis() -> Self {
         let server = RedisServer::shared();
         let settings = move |name: &str| server.settings(name);
-        Self::new("redis", Model::REDIS, settings, |it| Arc::new(Redis::open(it).expect(GOOD)))
+        Self::new("redis", Model::REGISTER, settings, |it| redis::open(it).expect(GOOD))
     }
 
     /// `s3:` on a real server.

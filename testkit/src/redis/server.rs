@@ -7,6 +7,7 @@ use std::sync::Arc;
 use rustix::process::Signal;
 use tempfile::TempDir;
 use tenure::config::{Address, RedisSettings, SecretSource};
+use tenure::store::{LeaseAdmin, redis};
 use url::Host;
 
 use crate::ports::free_port;
@@ -14,6 +15,7 @@ use crate::processes::process::{Process, until};
 use crate::processes::tool::run_as;
 use crate::stores::bids::REQUEST_TIMEOUT;
 use crate::stores::certificates::Certificates;
+use crate::stores::register_lock::RegisterServer;
 use crate::stores::servers::{PATIENCE, Shared, SharedServer};
 
 /// The database of all elections.
@@ -23,8 +25,8 @@ pub const DATABASE: u16 = 3;
 pub const USER: (&str, &str) = ("elections", "correct horse");
 
 /// The rights of that user, as the page on Redis has them.
-pub const RIGHTS: &str = "~tenure:* &tenure:* -@all +select +eval +info +time +get +set +del +exists +pttl \
-                          +pexpire +hget +hmget +hset +hdel +hincrby +publish +subscribe +scan +config|get";
+pub const RIGHTS: &str = "~tenure:* &tenure:* -@all +select +eval +info +time +exists +hget +hmget +hset +hdel \
+                          +publish +subscribe +scan +config|get";
 
 /// What a server keeps of its data when it is killed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,6 +49,13 @@ pub struct RedisServer {
     files: Option<Certificates>,
     home: PathBuf,
     _temporary: Option<TempDir>,
+}
+
+/// A running Sentinel.
+pub struct Sentinel {
+    pub port: u16,
+    _process: Process,
+    _home: TempDir,
 }
 
 impl RedisServer {
@@ -73,6 +82,20 @@ impl RedisServer {
             it.ask(&["INFO", "replication"]).contains("master_link_status:up").then_some(())
         });
         it
+    }
+
+    /// Starts a Sentinel that watches this server.
+    pub fn sentinel(&self) -> Sentinel {
+        let home = tempfile::tempdir().expect("a directory");
+        let file = home.path().join("sentinel.conf");
+        let port = free_port();
+        let watches =
+            format!("port {port}\nbind 127.0.0.1\nsentinel monitor m 127.0.0.1 {} 1\n", self.admin);
+        std::fs::write(&file, watches).expect("written");
+        let arguments = [file.display().to_string(), "--sentinel".to_owned()];
+        let process = spawn(home.path(), &arguments);
+        until(PATIENCE, "the Sentinel answers", || answers(port).then_some(()));
+        Sentinel { port, _process: process, _home: home }
     }
 
     /// Starts one without TLS, with its data in a directory, of which it keeps this much.
@@ -259,6 +282,42 @@ impl SharedServer for RedisServer {
         static SHARED: Shared<RedisServer> = Shared::new();
         SHARED.get(Self::secured)
     }
+}
+
+impl RegisterServer for RedisServer {
+    fn open(&self, election: &str) -> Arc<dyn LeaseAdmin> {
+        redis::open(&self.settings(election)).expect("the settings are good")
+    }
+
+    fn bytes(&self, election: &str) -> Vec<u8> {
+        self.ask(&["DUMP", &key(election)]).into()
+    }
+
+    fn value(&self, election: &str) -> Vec<u8> {
+        self.ask(&["HGET", &key(election), "body"]).into()
+    }
+
+    fn put(&self, election: &str, value: &str) {
+        let key = key(election);
+        match value {
+            "none" => {
+                self.ask(&["DEL", &key]);
+                self.ask(&["SET", &key, "words"]);
+            }
+            value => {
+                let write = uuid::Uuid::new_v4().to_string();
+                self.ask(&["HSET", &key, "format", "2", "write", &write, "body", value]);
+            }
+        }
+    }
+
+    fn delete(&self, election: &str) {
+        self.ask(&["DEL", &key(election)]);
+    }
+}
+
+fn key(election: &str) -> String {
+    format!("tenure:{{{election}}}:record")
 }
 
 /// Returns the arguments that name a store at these ports of loopback, for `tenure`.
