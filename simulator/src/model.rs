@@ -2,7 +2,7 @@
 //! lost, late and duplicate requests and answers, of expiry, crashes, resignations and breaks.
 //!
 //! It contains no model of the election: it calls [`tenure::election::Election`]. The world around
-//! that follows the driver's rule and Microsoft's lease tables.
+//! that follows the driver's rule and Microsoft's lease tables, or that is a register.
 //!
 //! Unbounded: time, elections, terms, renewals. States with the same future behavior are equal
 //! (`key`), so there is a finite number of them, which includes runs of every length.
@@ -21,8 +21,9 @@
 //! - The record is never lost, so there is no hold (R11); no activation delay; no observers.
 //! - Each error is a broken connection. A timeout differs only in the wait after it, and every longer
 //!   wait is tried. Unit tests cover foreign records.
-//! - A read and its answer are one event, and occur only at a free lease: a read changes nothing in
-//!   the store, and the bid that follows it may be arbitrarily late.
+//! - A read and its answer are one event, and occur only if they tell the candidate more than it knows: a
+//!   read changes nothing in the store, and the bid that follows it may be arbitrarily late. Nothing is
+//!   reported.
 //! - The resource that checks terms is not part of it. It never accepts a write of an older term after
 //!   one of a newer, as long as no two leaders have one term, and accepts those of the newest leader,
 //!   as long as each term is greater than all before. Both are checked.

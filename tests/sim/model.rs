@@ -31,3 +31,8 @@ fn two_candidates_keep_every_invariant_under_any_two_faults_and_any_notice() {
     let kinds = [Fault::Delay, Fault::Failure, Fault::Slip, Fault::Seizure];
     assert_holds(Bounds { notices: 1, ..Bounds::of_faults(2, 2).only(&kinds) }, 110_000);
 }
+
+#[test]
+fn two_candidates_keep_every_invariant_on_a_register_under_any_two_faults() {
+    assert_holds(Bounds::of_faults(2, 2).on_a_register(), 30_000);
+}

@@ -5,7 +5,7 @@
 //! `--faults` limits the number of faults in a run (`all` for no limit). `--kinds` selects the
 //! kinds of fault, by default `delay,failure,crash,resignation,break,seizure,slip`. `--bids` limits
 //! the leases that each candidate bids for. `--notices` allows so many notices of the leader's stream, true
-//! or not (none). `--threads` sets the number of threads. If a property
+//! or not (none). `--store` is `blob` (the default) or `register`. `--threads` sets the number of threads. If a property
 //! is violated, it prints the shortest run that leads there and exits with code 1.
 
 #![allow(clippy::print_stdout, reason = "the example prints its result")]
@@ -46,6 +46,8 @@ fn arguments(mut words: impl Iterator<Item = String>) -> anyhow::Result<(Bounds,
             "--faults" => bounds.faults = bound()?,
             "--notices" => bounds.notices = number()?,
             "--bids" => bounds.bids = bound()?,
+            "--store" if value == "register" => bounds = bounds.on_a_register(),
+            "--store" if value == "blob" => {}
             "--threads" => threads = number()?.into(),
             "--kinds" => {
                 let kinds = value.split(',').map(kind).collect::<Result<Vec<_>, _>>()?;

@@ -35,6 +35,8 @@ impl Fault {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Bounds {
     pub candidates: u8,
+    /// Whether the store is a register, of whose lease observers measure the time.
+    pub observed: bool,
     /// The number of leases that each candidate bids for.
     pub bids: Option<u8>,
     /// The number of faults of all kinds.
@@ -48,7 +50,14 @@ pub struct Bounds {
 impl Bounds {
     /// Returns bounds with this number of faults of any kind, and unbounded elections.
     pub fn of_faults(candidates: u8, faults: u8) -> Self {
-        Self { candidates, bids: None, faults: Some(faults), each: Default::default(), notices: 0 }
+        let (bids, each) = (None, Default::default());
+        Self { candidates, observed: false, bids, faults: Some(faults), each, notices: 0 }
+    }
+
+    /// Makes the store a register.
+    #[must_use]
+    pub fn on_a_register(self) -> Self {
+        Self { observed: true, ..self }
     }
 
     /// Limits the faults to these kinds.

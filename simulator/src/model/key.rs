@@ -16,7 +16,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use tenure::clock::Moment;
 use tenure::election::{Answer, Op, StateValue};
-use tenure::lease::LeaseId;
+use tenure::lease::{LeaseId, Version};
 
 use super::peer::{LEASE_DURATION, Message, Peer, TICK};
 use super::store::Lease;
@@ -44,6 +44,9 @@ impl World {
         let mut hasher = DefaultHasher::new();
         let mut word = |word: u8| hasher.write_u8(word);
         peer.election.model_state(&mut |piece| self.write(peer.now, piece, &mut names, &mut word));
+        // The store of a lease of its own has one version.
+        let is_present = |seen: &Version| *seen == self.store.version();
+        word((peer.lease.is_some() && peer.seen.as_ref().is_some_and(is_present)).into());
         for message in [&peer.wire, &peer.late] {
             self.message(message.as_ref(), &mut names, &mut word);
         }
@@ -102,7 +105,9 @@ impl World {
             StateValue::Bid(from) => age(from, now, LEASE_DURATION, word),
             StateValue::FirstWrite(from) => word(ticks(from, now).min(LEASE_DURATION)),
             StateValue::Hold(granted, hold) => word(left(granted, hold, now)),
-            StateValue::Claim(_) => unreachable!("the store counts the time here"),
+            StateValue::Claim(spec) => {
+                word(self.store.claim().is_some_and(|it| it.spec == spec).into());
+            }
             StateValue::PendingRelease(since) => word(ticks(since, now).min(LEASE_DURATION + 2)),
             StateValue::Wait(from, length) | StateValue::ClientWindow(from, length) => {
                 word(left(from, length, now))
@@ -131,6 +136,9 @@ impl World {
         });
         word(op.lease().map_or(0, |lease| names.name(lease)));
         word((*orphan).into());
+        if let Op::Acquire(bid) | Op::Release(bid) = op {
+            word((bid.seen == self.store.version()).into());
+        }
         if let Op::WriteTerm { floor, .. } = op {
             word(floor.saturating_sub(self.store.term + 1).min(9) as u8);
         }

@@ -8,9 +8,9 @@ use std::time::Duration;
 use tenure::clock::Moment;
 use tenure::election::{
     Answer, Config, Election, Entropy, Input, Notice, Op, Reason, Request, RequestId, Standing,
-    Status,
+    StateValue, Status,
 };
-use tenure::lease::{Candidate, Cause, Failure, LeaseId, Nonce, Rules, StoreError};
+use tenure::lease::{Candidate, Cause, Failure, LeaseId, Nonce, Rules, StoreError, Version};
 
 /// One tick of the model. The margin of one tick is then as long as the pause that R10 overlooks.
 pub const TICK: Duration = Duration::from_secs(1);
@@ -29,6 +29,8 @@ pub struct Peer {
     pub now: Moment,
     /// The lease that it holds, bids for, or has to release.
     pub lease: Option<LeaseId>,
+    /// The version that its last bid was for.
+    pub seen: Option<Version>,
     /// The term in which it has just become leader.
     pub began: Option<u64>,
     /// The number of leases that it has bid for, over all its restarts.
@@ -102,6 +104,7 @@ impl Peer {
             number,
             now,
             lease: None,
+            seen: None,
             began: None,
             drawn: 0,
             wire: None,
@@ -222,6 +225,9 @@ impl Peer {
         if matches!(&op, Op::Acquire(bid) if bid.nonce.0 == self.bits(self.drawn + 1)) {
             self.drawn += 1;
         }
+        if let Op::Acquire(bid) = &op {
+            self.seen = Some(bid.seen.clone());
+        }
         self.wire = Some(Message { id, op, answer: None, orphan: false });
     }
 
@@ -246,6 +252,19 @@ impl Peer {
         self.turn(Input::Answer { id, answer: Err(StoreError::RetryNow(failure)) });
     }
 
+    /// Returns the claim that it observes, and whether its time is over.
+    pub fn observes(&self) -> Option<(Version, bool)> {
+        let (mut claim, mut is_over) = (None, None);
+        self.election.model_state(&mut |piece| match piece {
+            StateValue::Claim(known) => claim = Some(known),
+            StateValue::Wait(from, length) if claim.is_some() => {
+                is_over.get_or_insert(from.elapsed_min(self.now) >= length);
+            }
+            _ => {}
+        });
+        claim.zip(is_over)
+    }
+
     pub fn has_lease(&self) -> bool {
         self.lease.is_some()
     }
@@ -259,7 +278,7 @@ impl Peer {
 fn lease_of(election: &Election) -> Option<LeaseId> {
     let mut lease = None;
     election.model_state(&mut |piece| {
-        if let tenure::election::StateValue::Lease(id) = piece {
+        if let StateValue::Lease(id) = piece {
             lease.get_or_insert(id);
         }
     });

@@ -62,7 +62,7 @@ impl World {
                 return false;
             }
             Event::Turn(who)
-        } else if self.store.is_free() {
+        } else if self.may_read(peer) {
             Event::Read(who)
         } else {
             return false;

@@ -1,12 +1,14 @@
-//! The store of the model: one lease by Microsoft's tables, and its record.
+//! The store of the model: one lease, by Microsoft's tables or in a register, and its record.
 //!
 //! Its time advances in whole ticks, the record is never lost, and a broken lease is equal to a free
-//! one, since no request of the election distinguishes the two.
+//! one, since no request of the election distinguishes the two. A register has no time.
 
 use tenure::election::{Answer, Op};
 use tenure::lease::{
-    Bid, Cause, Failure, Grant, LeaseId, Nonce, Record, Snapshot, StoreError, Version,
+    Bid, Cause, Claim, Failure, Grant, LeaseId, Nonce, Record, Snapshot, StoreError, Version,
 };
+
+use super::peer::TICK;
 
 /// The term in the record before the first leader.
 pub const FIRST_TERM: u64 = 1;
@@ -19,6 +21,10 @@ pub struct Store {
     pub age: u8,
     /// The length of a lease in ticks.
     pub length: u8,
+    /// Whether it is a register: observers compare the renewals, and a bid is for the writes that it saw.
+    pub observed: bool,
+    renewals: u64,
+    writes: u64,
     pub term: u64,
     pub nonce: Nonce,
 }
@@ -35,8 +41,31 @@ pub enum Lease {
 }
 
 impl Store {
-    pub fn new(length: u8) -> Self {
-        Self { lease: Lease::Free, age: 0, length, term: FIRST_TERM, nonce: Nonce(0) }
+    pub fn new(length: u8, observed: bool) -> Self {
+        let (term, nonce) = (FIRST_TERM, Nonce(0));
+        Self { lease: Lease::Free, age: 0, length, observed, renewals: 0, writes: 0, term, nonce }
+    }
+
+    /// Returns the version that a bid is for.
+    pub fn version(&self) -> Version {
+        Version(if self.observed { self.writes.to_string().into() } else { "".into() })
+    }
+
+    /// Returns the claim that observers compare, if there is one.
+    pub fn claim(&self) -> Option<Claim> {
+        let spec = Version(self.renewals.to_string().into());
+        let lease_duration = TICK * self.length.into();
+        (self.observed && !self.is_free()).then_some(Claim { spec, lease_duration })
+    }
+
+    /// An operator breaks the lease: it runs out, or is free at once.
+    pub fn break_lease(&mut self, at_once: bool) {
+        self.lease = match self.lease {
+            Lease::Held(id) if !at_once => Lease::Breaking(id),
+            _ => Lease::Free,
+        };
+        self.renewals += 1;
+        self.writes += 1;
     }
 
     pub fn is_free(&self) -> bool {
@@ -45,6 +74,9 @@ impl Store {
 
     /// Advances the store's clock, which is accurate, by a tick.
     pub fn tick(&mut self) {
+        if self.observed {
+            return;
+        }
         self.age = (self.age + 1).min(self.length);
         if self.age == self.length {
             self.lease = match self.lease {
@@ -61,9 +93,9 @@ impl Store {
             Op::Read => Ok(Answer::Snapshot(Snapshot {
                 free: self.is_free(),
                 record: self.record(),
-                version: Version("".into()),
-                claim: None,
-                ends_in: None,
+                version: self.version(),
+                claim: self.claim(),
+                ends_in: self.claim().map(|it| it.lease_duration),
             })),
             Op::Acquire(bid) => self.acquire(bid),
             Op::WriteTerm { bid, floor } => self.write_term(bid, *floor),
@@ -80,11 +112,14 @@ impl Store {
     fn grant(&mut self, bid: &Bid) {
         self.lease = Lease::Held(bid.lease);
         self.age = 0;
+        self.renewals += 1;
+        self.writes += 1;
     }
 
     fn acquire(&mut self, bid: &Bid) -> Result<Answer, StoreError> {
         let again = self.lease == Lease::Held(bid.lease);
-        if !again && !self.is_free() {
+        let is_taken = if self.observed { bid.seen != self.version() } else { !self.is_free() };
+        if !again && is_taken {
             return Err(refused());
         }
         self.grant(bid);
@@ -100,9 +135,11 @@ impl Store {
     }
 
     fn write_term(&mut self, bid: &Bid, floor: u64) -> Result<Answer, StoreError> {
-        if ![Lease::Held(bid.lease), Lease::Breaking(bid.lease)].contains(&self.lease) {
+        let is_breaking = !self.observed && self.lease == Lease::Breaking(bid.lease);
+        if self.lease != Lease::Held(bid.lease) && !is_breaking {
             return Err(refused());
         }
+        self.writes += 1;
         if self.nonce != bid.nonce {
             self.term = (self.term + 1).max(floor);
             self.nonce = bid.nonce;
@@ -112,9 +149,12 @@ impl Store {
 
     fn release(&mut self, bid: &Bid) -> Result<Answer, StoreError> {
         if self.holder() != Some(bid.lease) {
+            // A bid of a register that is given up must not hold later.
+            self.writes += u64::from(bid.seen == self.version());
             return Err(refused());
         }
         self.lease = Lease::Free;
+        self.writes += 1;
         Ok(Answer::Done)
     }
 

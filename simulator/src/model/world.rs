@@ -4,7 +4,7 @@
 //! or not; so every pause and every order is tried.
 
 use std::sync::Arc;
-use tenure::election::Input;
+use tenure::election::{Input, Op};
 
 use tenure::lease::{Change, LeaseId};
 
@@ -20,7 +20,7 @@ pub enum Event {
     Tick { slow: u8 },
     /// The driver calls the election, since something is due.
     Turn(u8),
-    /// It reads that the lease is free, and bids.
+    /// It reads that the lease is free, and bids; or it reads a claim that it observes from then on.
     Read(u8),
     /// The store performs its request; `twice` leaves a duplicate in transit.
     Serve { who: u8, twice: bool },
@@ -65,7 +65,7 @@ impl World {
     pub fn new(bounds: Bounds) -> Self {
         Self {
             peers: (0..bounds.candidates).map(|number| Arc::new(Peer::new(number))).collect(),
-            store: Store::new(LEASE_DURATION),
+            store: Store::new(LEASE_DURATION, bounds.observed),
             left: bounds,
             seized: Vec::new(),
             led: FIRST_TERM,
@@ -172,9 +172,19 @@ impl World {
             if peer.is_due() {
                 events.push(Event::Turn(who));
             }
-        } else if self.store.is_free() && self.left.bids.is_none_or(|bids| peer.drawn < bids.into())
+        } else if self.may_read(peer) && self.left.bids.is_none_or(|bids| peer.drawn < bids.into())
         {
             events.push(Event::Read(who));
+        }
+    }
+
+    /// Returns whether a read tells a candidate more than it knows.
+    pub fn may_read(&self, peer: &Peer) -> bool {
+        let is_known =
+            |claim| peer.observes().is_some_and(|(known, is_over)| !is_over && known == claim);
+        match self.store.claim() {
+            Some(claim) => !is_known(claim.spec),
+            None => self.store.is_free(),
         }
     }
 
@@ -227,13 +237,13 @@ impl World {
             }
             Event::Break => {
                 self.left.spend(Fault::Break, 1);
-                let Lease::Held(id) = self.store.lease else { return None };
-                self.store.lease = Lease::Breaking(id);
+                let Lease::Held(_) = self.store.lease else { return None };
+                self.store.break_lease(false);
             }
             Event::Seize => {
                 self.left.spend(Fault::Seizure, 1);
                 self.seized.extend(self.store.holder());
-                self.store.lease = Lease::Free;
+                self.store.break_lease(true);
             }
             Event::Notice { who, notice } => {
                 self.left.notices -= 1;
@@ -300,7 +310,12 @@ impl World {
         for who in 0..self.left.candidates {
             let peer = self.peer(who);
             let dead = peer.late.as_ref().is_some_and(|it| {
-                let bids = matches!(it.op, tenure::election::Op::Acquire(_));
+                // Those may take the lease, or keep a bid from doing so.
+                let bids = match it.op {
+                    Op::Acquire(_) => true,
+                    Op::Release(_) => self.store.observed,
+                    _ => false,
+                };
                 it.orphan && !bids && it.op.lease() != holder
             });
             if dead {
