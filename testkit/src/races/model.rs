@@ -65,16 +65,9 @@ pub struct Model {
     /// Whether some calls are two requests that other calls may come between: an acquisition reads the
     /// record after the grant, and a break reads the lease before it breaks it.
     pub in_parts: bool,
-    /// Whether a renewal checks the claim in one request and counts the time in another, so that a break
-    /// in between does not know of it; and whether a release that finds no lease ends one that a late
-    /// request of the same bid takes meanwhile.
-    pub in_steps: bool,
     /// Whether what a read shows as done already is written once more, and whether the release of a bid that
     /// does not hold the lease changes the version that it was for.
     pub writes_again: bool,
-    /// How many lease-durations a lease that is being broken lasts at most, as the break says, where it does not
-    /// know of a renewal in between.
-    pub lasts: u32,
     /// Whether a call that its client has dropped takes no effect once the client has the answer to a
     /// later one for a bid.
     pub ends_dropped: bool,
@@ -87,8 +80,6 @@ pub struct Model {
 
 const SECOND: Duration = Duration::from_secs(1);
 const TICK: Duration = Duration::from_nanos(1);
-/// A term above the numbers that a server gives by itself, such as an index of its log.
-const ABOVE_ALL_INDEXES: u64 = 1 << 40;
 
 impl Model {
     /// The model of `memory:`.
@@ -103,9 +94,7 @@ impl Model {
         broken_is_kept: false,
         repeats_without_lease: false,
         in_parts: false,
-        in_steps: false,
         writes_again: false,
-        lasts: 1,
         ends_dropped: false,
         counts_takings: false,
         first_term: None,
@@ -137,27 +126,13 @@ impl Model {
         ..Self::MEMORY
     };
 
-    /// The model of `gs:`, `mongodb:`, `s3:` and `zookeeper:`.
+    /// The model of a register.
     pub const REGISTER: Self = Self {
         unit: Duration::from_millis(1),
         counts_takings: false,
         writes_again: true,
         ..Self::KUBERNETES
     };
-
-    /// The model of `etcd:` with a record, whose term is above all numbers that etcd has of its own.
-    pub const ETCD: Self = Self {
-        versions: Versions::RecordAlone,
-        tells_end: false,
-        unit: SECOND,
-        in_steps: true,
-        first_term: Some(ABOVE_ALL_INDEXES),
-        ..Self::MEMORY
-    };
-
-    /// The model of `consul:` with a record, whose term is above all numbers that Consul has of its own. Its
-    /// servers count twice as long, and keep the lock as long again.
-    pub const CONSUL: Self = Self { versions: Versions::EveryWrite, lasts: 3, ..Self::ETCD };
 
     /// The model of `postgres:`, whose reads round the rest of a lease up. They show the row as it was at the
     /// beginning of the statement, and the time of a moment later, when the server may have been stopped for a
@@ -513,9 +488,6 @@ impl Performing<'_> {
             let left = match &self.register.lease {
                 _ if at_once => free_in.is_zero(),
                 Some(lease) if self.model.observed => *free_in == lease.length,
-                Some(lease) if self.model.in_steps => {
-                    *free_in <= lease.length * self.model.lasts + 2 * SECOND
-                }
                 _ => self.ends_in(*free_in, self.model.rounding),
             };
             if !left || *record != self.shown() {
@@ -548,10 +520,6 @@ impl Performing<'_> {
         match asked {
             Asked::Acquire => self.refuse_acquire(bid),
             Asked::Renew => !self.is_of(bid) || self.is_breaking(),
-            Asked::Release if self.model.in_steps && self.is_of(bid) => {
-                self.free();
-                true
-            }
             Asked::Release => self.outdates(bid) || !self.is_of(bid),
             Asked::WriteTerm { .. } => self.cannot_write(bid),
             Asked::SetSuccessor(_) => {
