@@ -3,14 +3,16 @@
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::join_all;
+use time::OffsetDateTime;
 
 use super::*;
 use crate::lease::fuzzing::bid;
 use crate::lease::{Candidate, Nonce};
-use crate::store::Verdict;
+use crate::store::{BreakOutcome, Finding, LeaseAdmin, Presence, Verdict};
 
 /// A register whose next writes meet writes of others.
 #[derive(Default)]
