@@ -55,7 +55,6 @@ mod network_error;
 #[cfg(any(
     feature = "consul",
     feature = "etcd",
-    feature = "mongodb",
     feature = "postgres",
     feature = "redis",
     feature = "zookeeper"
@@ -93,7 +92,7 @@ mod secret;
     feature = "zookeeper"
 ))]
 mod server_finding;
-#[cfg(any(feature = "mongodb", feature = "postgres", feature = "redis", feature = "zookeeper"))]
+#[cfg(any(feature = "postgres", feature = "redis", feature = "zookeeper"))]
 mod stream;
 #[cfg(any(feature = "consul", feature = "etcd"))]
 mod turns;

@@ -16,6 +16,8 @@ use std::sync::Arc;
 use rustls::crypto::CryptoProvider;
 
 pub use client::ClientTls;
+#[cfg(feature = "mongodb")]
+pub(crate) use client::system_authorities;
 pub(crate) use client::{system_client, trusting};
 pub(crate) use pem::authorities;
 pub use pem::{KeyPair, Part, TlsFault};

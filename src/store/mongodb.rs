@@ -1,9 +1,8 @@
 //! The `mongodb:` store: the lease in a document of a collection, which is replaced on the condition of its
-//! version and never deleted. A version is random in each write.
+//! last write's random number and never deleted.
 //!
-//! What the document holds, and each change of it, is in `register`; here are the commands, on a connection
-//! of Tenure's own: MongoDB's client selects servers, retries and monitors in the background, which no call
-//! with a deadline could bound, and reads the files of TLS once.
+//! What the document holds, and each change of it, is in `register`; here are the commands, which MongoDB's own
+//! client sends, without its retries.
 //!
 //! **What it rests on.** A write counts only when a majority of the replica set has acknowledged it, so that
 //! no failover takes it back; any other outcome is unknown. On a server without a replica set, it is on that
@@ -13,10 +12,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use mongodb::bson::Document;
 use tokio::sync::Mutex;
 
 use self::access::Access;
-use self::bson::Document;
 use self::errors::not_mongodb;
 use self::watching::Watching;
 use self::wire::{Commands, Stored};
@@ -27,13 +26,10 @@ use super::{Finding, LeaseAdmin, MOST_LISTED};
 use crate::config::MongoSettings;
 
 mod access;
-mod bson;
-mod connection;
 mod doctor;
 mod errors;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzzing;
-mod scram;
 #[cfg(test)]
 mod tests;
 mod watching;
@@ -78,17 +74,14 @@ impl Collection {
         }
     }
 
-    /// Sends a write; returns how many documents it wrote.
-    async fn write(&self, command: &Document) -> Result<(i64, Document), RegisterError> {
-        let answer = self.access.ask(|_| command.clone()).await?;
-        match wire::counted(&answer) {
-            Some(count @ 0..=1) => Ok((count, answer)),
-            _ => Err(self.unlike()),
-        }
+    /// Sends a write; returns its answer, and whether it was done.
+    async fn write(&self, command: Document) -> Result<(bool, Document), RegisterError> {
+        let answer = self.access.ask(|_| command).await?;
+        Ok((wire::is_written(&answer).ok_or_else(|| self.unlike())?, answer))
     }
 
     fn servers(&self) -> String {
-        self.settings.servers.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
+        wire::servers(&self.settings)
     }
 
     fn unlike(&self) -> RegisterError {
@@ -132,8 +125,8 @@ impl Register for Collection {
         let answer =
             self.access.ask(|is_replicated| self.commands.find(&name, is_replicated)).await?;
         let found = wire::found(&answer).map_err(|()| self.unlike())?;
-        Ok(found.map(|Stored { version, content }| Tagged {
-            tag: version,
+        Ok(found.map(|Stored { write, content }| Tagged {
+            tag: write,
             body: Body::decode(content.as_bytes()),
             date: wire::date(&answer),
         }))
@@ -145,16 +138,16 @@ impl Register for Collection {
         condition: If<'_>,
         body: &Body,
     ) -> Result<Option<Written>, RegisterError> {
-        let (name, version) = (self.name(slot), body.write.to_string());
-        let content = body.encode();
-        let content = String::from_utf8_lossy(&content);
+        let name = self.name(slot);
         let command = match condition {
-            If::Absent => self.commands.insert(&name, &version, &content),
-            If::Tagged(tag) => self.commands.replace(&name, tag, &version, &content),
+            If::Absent => self.commands.insert(&name, body),
+            If::Tagged(tag) => self.commands.replace(&name, tag, body),
         };
-        match self.write(&command).await {
-            Ok((0, _)) | Err(RegisterError::Condition(_)) => Ok(None),
-            Ok((_, answer)) => Ok(Some(Written { tag: version, date: wire::date(&answer) })),
+        match self.write(command).await {
+            Ok((false, _)) | Err(RegisterError::Condition(_)) => Ok(None),
+            Ok((true, answer)) => {
+                Ok(Some(Written { tag: body.write.to_string(), date: wire::date(&answer) }))
+            }
             Err(error) => Err(error),
         }
     }

@@ -35,7 +35,7 @@ pub(super) trait Stream: AsyncRead + AsyncWrite + Send + Sync + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Sync + Unpin> Stream for T {}
 
 /// Connects to a server, with TLS if there are settings for it.
-#[cfg(any(feature = "mongodb", feature = "redis", feature = "zookeeper"))]
+#[cfg(any(feature = "redis", feature = "zookeeper"))]
 pub(super) async fn connect(
     server: &Address,
     tls: Option<Arc<ClientConfig>>,

@@ -129,6 +129,26 @@ fn system_roots() -> Arc<RootCertStore> {
     Arc::clone(LOADED.get_or_init(load))
 }
 
+/// Returns the certificates of the authorities of [`system_roots`], as PEM.
+#[cfg(feature = "mongodb")]
+pub(crate) fn system_authorities() -> Vec<u8> {
+    let mut found = rustls_native_certs::load_native_certs().certs;
+    if found.is_empty() {
+        found = webpki_root_certs::TLS_SERVER_ROOT_CERTS.to_vec();
+    }
+    let mut text = String::new();
+    for certificate in found {
+        let lines = azure_core::base64::encode(&certificate);
+        text += "-----BEGIN CERTIFICATE-----\n";
+        for line in lines.as_bytes().chunks(64) {
+            text += &String::from_utf8_lossy(line);
+            text.push('\n');
+        }
+        text += "-----END CERTIFICATE-----\n";
+    }
+    text.into_bytes()
+}
+
 /// Accepts the certificates of some authorities, for any name.
 #[derive(Debug)]
 struct AnyName {

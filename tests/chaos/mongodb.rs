@@ -52,7 +52,12 @@ fn fault_46_mongodb_fails_over_and_the_leader_keeps_its_term() {
             front.change(|it| (it.is_primary, it.primary) = (is_primary, Some(primary.clone())));
         }
     };
-    other.change(|it| it.is_primary = false);
+    let members = ports.map(|it| format!("127.0.0.1:{it}"));
+    for front in [&server.front, &other] {
+        front.change(|it| it.members = members.clone().into());
+    }
+    let primary = members[0].clone();
+    other.change(|it| (it.is_primary, it.primary) = (false, Some(primary)));
     keeps_its_term(compete(store(&ports), variables(), LONG, &["a", "b", "c"]), fail_over);
 }
 
@@ -61,8 +66,8 @@ fn fault_46_connections_to_mongodb_are_reset_half_way_through_an_answer() {
     let server = MongoServer::start();
     // Each new connection would sign in, which takes a debug build long.
     server.front.change(|it| it.users = Users::All);
-    // The answer to a replacement has 83 bytes.
-    let proxy = HalfAnswer::before(server.front.port, b"\x53\0\0\0");
+    // The answer to a replacement has 137 bytes.
+    let proxy = HalfAnswer::before(server.front.port, b"\x89\0\0\0");
     let cluster = compete(store(&[proxy.port]), Vec::new(), LONG, &["a", "b"]);
     survives_half_answers(cluster, &proxy, 5);
 }

@@ -2,13 +2,11 @@
 //! them. The document of the election is only read; conditions are tried on one of its own, which stays.
 
 use super::Collection;
-use super::connection::Connection;
+use super::access::Session;
 use super::wire::OLDEST;
 use crate::clock;
 use crate::store::Finding;
-use crate::store::network::NetworkError;
 use crate::store::register::RegisterError;
-use crate::store::register::Slot;
 use crate::store::register::doctor::{
     CONDITIONS, CREDENTIAL, Examination, PATIENCE, SERVER, SKEW, TIMINGS, Words, unusable,
 };
@@ -39,66 +37,50 @@ pub(super) async fn examine(collection: &Collection) -> Vec<Finding> {
         Err(error) => return unusable(WORDS, &error),
     };
     let mut examination = Examination::new(&patient, WORDS);
-    let connections = servers(&mut examination).await;
-    let is_found = primary(&mut examination, &connections);
-    // Each attempt moves on to the primary, or to the next server.
-    for _ in 0..connections.len() {
-        if !is_found || patient.access.connect_another().await.is_ok() {
-            break;
-        }
-    }
-    if is_found && examination.object().await {
+    let sessions = servers(&mut examination).await;
+    if primary(&mut examination, &sessions) && examination.object().await {
         examination.conditions().await;
-        durability(&mut examination, &connections);
-        stream(&mut examination, &connections).await;
+        durability(&mut examination, &sessions);
+        stream(&mut examination, &sessions).await;
         examination.timings(collection.settings.request_timeout).await;
     }
     examination.finish()
 }
 
-/// Connects to each server; returns the connections.
-async fn servers(examination: &mut Examination<'_, Collection>) -> Vec<Connection> {
+/// Connects to each server; returns the clients.
+async fn servers(examination: &mut Examination<'_, Collection>) -> Vec<Session> {
     let collection = examination.register;
-    let (mut connections, mut broken) = (Vec::new(), Vec::new());
+    let (mut sessions, mut outcomes) = (Vec::new(), Vec::new());
     for at in 0..collection.settings.servers.len() {
         let asked = clock::now();
         match collection.access.connect_to(at).await {
-            Ok(connection) => {
-                if connections.is_empty() {
-                    examination.skew(connection.hello.date, asked, clock::now());
+            Ok(session) => {
+                if sessions.is_empty() {
+                    examination.skew(session.hello.date, asked, clock::now());
                 }
-                connections.push(connection);
+                outcomes.push(Ok(session.servers().to_owned()));
+                sessions.push(session);
             }
             // That is common to all of them.
-            Err(
-                error @ (RegisterError::Local(_)
-                | RegisterError::Credential(_)
-                | RegisterError::Denied(_)),
-            ) => {
+            Err(error @ (RegisterError::Credential(_) | RegisterError::Denied(_))) => {
                 examination.fault(&error);
                 return Vec::new();
             }
-            Err(error) => broken.push(error.to_string()),
+            Err(error) => outcomes.push(Err(error)),
         }
     }
-    let names: Vec<_> = connections.iter().map(Connection::server).collect();
-    let remedy = "check --store, firewalls, and whether MongoDB runs there";
-    if connections.is_empty() {
-        examination.findings.failed(SERVER, broken.join("; "), remedy);
-    } else if !broken.is_empty() {
-        let detail = format!("{} answered; but {}", names.join(", "), broken.join("; "));
-        examination.findings.warning(SERVER, detail, remedy);
-    }
-    connections
+    let scheme = if collection.settings.tls.is_some() { "with TLS" } else { "with no TLS" };
+    examination.findings.servers(SERVER, scheme, "MongoDB", &outcomes);
+    sessions
 }
 
 /// Reports the version, and which server is the primary; returns whether there is one for all.
-fn primary(examination: &mut Examination<'_, Collection>, connections: &[Connection]) -> bool {
-    let Some(one) = connections.first() else { return false };
+fn primary(examination: &mut Examination<'_, Collection>, sessions: &[Session]) -> bool {
+    let Some(one) = sessions.first() else { return false };
     let settings = &examination.register.settings;
     let findings = &mut examination.findings;
-    if let Some(other) = connections.iter().find(|it| !it.build.is_mongodb) {
-        let detail = format!("{} is not MongoDB ({})", other.server(), other.build.version);
+    if let Some(other) = sessions.iter().find(|it| !it.build.is_mongodb) {
+        let detail = format!("{} is not MongoDB ({})", other.servers(), other.build.version);
         if !settings.accepts_compatible {
             let remedy =
                 "use MongoDB; other servers may let two candidates win, as FerretDB 1 does";
@@ -119,18 +101,18 @@ fn primary(examination: &mut Examination<'_, Collection>, connections: &[Connect
             _ => findings.passed(VERSION, detail),
         }
     }
-    let named = |of: &[&Connection]| {
-        of.iter().map(|it| it.server().to_owned()).collect::<Vec<_>>().join(", ")
+    let named = |of: &[&Session]| {
+        of.iter().map(|it| it.servers().to_owned()).collect::<Vec<_>>().join(", ")
     };
-    let primaries: Vec<_> = connections.iter().filter(|it| it.hello.is_primary).collect();
-    let mut sets: Vec<_> = connections.iter().map(|it| &it.hello.set).collect();
+    let primaries: Vec<_> = sessions.iter().filter(|it| it.hello.is_primary).collect();
+    let mut sets: Vec<_> = sessions.iter().map(|it| &it.hello.set).collect();
     sets.dedup();
-    let routers = connections.iter().filter(|it| it.hello.is_router).count();
-    let is_apart = connections.iter().any(|it| !it.hello.is_replicated());
+    let routers = sessions.iter().filter(|it| it.hello.is_router).count();
+    let is_apart = sessions.iter().any(|it| !it.hello.is_replicated());
     if settings.servers.len() > 1
-        && (is_apart || sets.len() > 1 || !(routers == 0 || routers == connections.len()))
+        && (is_apart || sets.len() > 1 || !(routers == 0 || routers == sessions.len()))
     {
-        let all: Vec<_> = connections.iter().collect();
+        let all: Vec<_> = sessions.iter().collect();
         let detail = format!("{} are not members of one replica set", named(&all));
         let remedy =
             "name the members of one replica set: each other server has a leader of its own";
@@ -138,7 +120,7 @@ fn primary(examination: &mut Examination<'_, Collection>, connections: &[Connect
         return false;
     }
     if primaries.is_empty() {
-        let known = connections.iter().find_map(|it| it.hello.primary.as_deref());
+        let known = sessions.iter().find_map(|it| it.hello.primary.as_deref());
         let detail = match known {
             Some(known) => format!("the primary is {known}, which --store does not name"),
             None => "the replica set has no primary".to_owned(),
@@ -151,11 +133,11 @@ fn primary(examination: &mut Examination<'_, Collection>, connections: &[Connect
 }
 
 /// Tells what the deployment promises.
-fn durability(examination: &mut Examination<'_, Collection>, connections: &[Connection]) {
+fn durability(examination: &mut Examination<'_, Collection>, sessions: &[Session]) {
     let named: Vec<_> =
         examination.register.settings.servers.iter().map(ToString::to_string).collect();
     let findings = &mut examination.findings;
-    let Some(hello) = connections.iter().map(|it| &it.hello).find(|it| it.is_primary) else {
+    let Some(hello) = sessions.iter().map(|it| &it.hello).find(|it| it.is_primary) else {
         return;
     };
     if hello.is_router {
@@ -190,23 +172,16 @@ fn durability(examination: &mut Examination<'_, Collection>, connections: &[Conn
 }
 
 /// Opens a change stream.
-async fn stream(examination: &mut Examination<'_, Collection>, connections: &[Connection]) {
+async fn stream(examination: &mut Examination<'_, Collection>, sessions: &[Session]) {
     let collection = examination.register;
     let findings = &mut examination.findings;
-    if connections.iter().all(|it| !it.hello.is_replicated()) {
+    if sessions.iter().all(|it| !it.hello.is_replicated()) {
         let detail =
             "none without a replica set, so that a standby sees a release at its next poll";
         return findings.passed(STREAM, detail);
     }
-    let asked = async {
-        let mut connection = collection.access.connect_another().await?;
-        let command = collection.commands.watch(&collection.name(Slot::Lease));
-        tokio::time::timeout(PATIENCE, connection.ask(&command)).await.unwrap_or_else(|_| {
-            Err(NetworkError::Timeout(format!("no answer within {PATIENCE:?}")).into())
-        })
-    };
-    match asked.await {
-        Ok(_) => {
+    match collection.try_stream().await {
+        Ok(()) => {
             findings.passed(STREAM, "a standby is told of a release, and a leader of a break");
         }
         Err(error) => {

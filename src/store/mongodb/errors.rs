@@ -1,33 +1,15 @@
 //! Errors of requests to MongoDB, by what the caller does next, with the remedy in the message. No message
 //! shows a password.
 
+use std::io;
+
+use mongodb::error::{Error, ErrorKind};
+
 use super::wire::{Meaning, Reported, meaning};
+use crate::http::client::{self, Cause};
 use crate::lease::text::is_printable;
 use crate::store::network::NetworkError;
 use crate::store::register::RegisterError;
-
-/// Returns whether another server may do better.
-pub(super) fn is_of_one_server(error: &RegisterError) -> bool {
-    match error {
-        RegisterError::Network(_)
-        | RegisterError::Unavailable(_)
-        | RegisterError::Throttled(_)
-        | RegisterError::Invalid(_) => true,
-        RegisterError::Missing(_)
-        | RegisterError::Local(_)
-        | RegisterError::Foreign(_)
-        | RegisterError::Condition(_)
-        | RegisterError::Concurrent(_)
-        | RegisterError::Credential(_)
-        | RegisterError::Lost(_)
-        | RegisterError::Denied(_) => false,
-    }
-}
-
-/// Returns whether an error tells of the document alone.
-pub(super) fn is_of_document(error: &RegisterError) -> bool {
-    matches!(error, RegisterError::Condition(_) | RegisterError::Concurrent(_))
-}
 
 /// Converts an error that the server reports.
 pub(super) fn reported(error: &Reported, server: &str) -> RegisterError {
@@ -41,10 +23,7 @@ pub(super) fn reported(error: &Reported, server: &str) -> RegisterError {
     }
     match meaning(*code) {
         Meaning::Exists => RegisterError::Condition(format!("it exists already ({said})")),
-        Meaning::SignIn => RegisterError::Credential(format!(
-            "the sign-in failed: check MONGODB_USERNAME, MONGODB_PASSWORD and --mongodb-auth-source, and that the \
-             user has the mechanism SCRAM-SHA-256; without a user name the one of --store-cert ({said})"
-        )),
+        Meaning::SignIn => sign_in(&said),
         Meaning::Denied => RegisterError::Denied(format!(
             "access denied: the user needs find, insert, update and changeStream on the collection, see \
              docs/stores/mongodb.md ({said})"
@@ -55,10 +34,80 @@ pub(super) fn reported(error: &Reported, server: &str) -> RegisterError {
         Meaning::Timeout => NetworkError::Timeout(said).into(),
         Meaning::Concurrent => RegisterError::Concurrent(said),
         Meaning::Unavailable => RegisterError::Unavailable(said),
-        Meaning::UnknownCommand | Meaning::NoStream | Meaning::Invalid => {
+        Meaning::Invalid => {
             RegisterError::Invalid(format!("the server refused the request ({said})"))
         }
     }
+}
+
+fn sign_in(said: &str) -> RegisterError {
+    RegisterError::Credential(format!(
+        "the sign-in failed: check MONGODB_USERNAME, MONGODB_PASSWORD and --mongodb-auth-source, and that the \
+         user has the mechanism SCRAM-SHA-256; without a user name the one of --store-cert ({said})"
+    ))
+}
+
+/// Converts an error of MongoDB's client. No outcome of it is definite, but what the server reports.
+pub(super) fn failed(error: &Error, servers: &str) -> RegisterError {
+    let shown = |text: &str| -> String {
+        let printable = text.chars().map(|it| if is_printable(it) { it } else { ' ' });
+        printable.take(300).collect()
+    };
+    match error.kind.as_ref() {
+        ErrorKind::Command(it) => {
+            let (code, words) = (i64::from(it.code), it.message.clone());
+            reported(&Reported { code, words, is_unacknowledged: false }, servers)
+        }
+        ErrorKind::Authentication { message, .. } => {
+            sign_in(&format!("{servers}: {}", shown(message)))
+        }
+        ErrorKind::Io(error) => broken(error, servers).into(),
+        ErrorKind::ServerSelection { message, .. } => no_server(&shown(message), servers),
+        ErrorKind::DnsResolve { message, .. } => {
+            NetworkError::Unreachable(format!("{}: check --store", shown(message))).into()
+        }
+        ErrorKind::InvalidTlsConfig { message, .. }
+        | ErrorKind::InvalidArgument { message, .. } => RegisterError::no_client(shown(message)),
+        ErrorKind::IncompatibleServer { message, .. } => RegisterError::Invalid(shown(message)),
+        ErrorKind::InvalidResponse { .. } => not_mongodb(servers),
+        ErrorKind::ConnectionPoolCleared { .. } | ErrorKind::Shutdown => {
+            NetworkError::Disconnected(format!("the connections to {servers} broke")).into()
+        }
+        _ => RegisterError::Unavailable(format!("{servers}: {}", shown(&error.to_string()))),
+    }
+}
+
+fn broken(error: &io::Error, servers: &str) -> NetworkError {
+    match client::cause(error) {
+        Cause::Certificate(why) => refused_by_tls(&why, servers),
+        Cause::Io(kind) => {
+            NetworkError::Disconnected(format!("the connection to {servers} broke: {kind}"))
+        }
+        Cause::Unresolved(_) | Cause::Other => {
+            NetworkError::Disconnected(format!("the connection to {servers} broke"))
+        }
+    }
+}
+
+fn refused_by_tls(why: &str, servers: &str) -> NetworkError {
+    NetworkError::Unreachable(format!(
+        "TLS with {servers} failed: {why}; check --store-ca-file, --store-cert, and that the server's \
+         certificate is valid for the host in --store"
+    ))
+}
+
+/// Returns the error where the client has found no primary in time.
+fn no_server(said: &str, servers: &str) -> RegisterError {
+    let lower = said.to_ascii_lowercase();
+    if lower.contains("certificate") || lower.contains("alert") {
+        return refused_by_tls(said, servers).into();
+    }
+    // The client leaves out servers that belong to no replica set, where there are several.
+    if !said.contains("Servers: [") {
+        return alone(servers);
+    }
+    NetworkError::Disconnected(format!("cannot connect to a primary among {servers} ({said})"))
+        .into()
 }
 
 /// Returns the error for a server that takes no writes.
@@ -149,24 +198,5 @@ mod tests {
         let named = |length: usize| other("h:1", &"x".repeat(length)).to_string();
         assert!(named(100).contains(&format!("(version {}):", "x".repeat(100))));
         assert_eq!(named(101), named(100));
-    }
-
-    #[test]
-    fn another_server_helps_only_where_it_can() {
-        let of = |it: fn(String) -> RegisterError| it("why".to_owned());
-        for (error, is_of_server, is_of_the_document) in [
-            (NetworkError::Disconnected("why".to_owned()).into(), true, false),
-            (of(RegisterError::Unavailable), true, false),
-            (of(RegisterError::Throttled), true, false),
-            (of(RegisterError::Invalid), true, false),
-            (of(RegisterError::Missing), false, false),
-            (of(RegisterError::Credential), false, false),
-            (of(RegisterError::Denied), false, false),
-            (of(RegisterError::Condition), false, true),
-            (of(RegisterError::Concurrent), false, true),
-        ] {
-            assert_eq!(is_of_one_server(&error), is_of_server, "{error:?}");
-            assert_eq!(is_of_document(&error), is_of_the_document, "{error:?}");
-        }
     }
 }

@@ -5,14 +5,17 @@
 //! It is never evidence of anything. Errors are waited out here, since nothing else handles them; without a
 //! replica set, or the right to watch, a standby sees a release at its next poll.
 
-use std::collections::VecDeque;
 use std::time::Duration;
 
+use mongodb::bson::doc;
+use mongodb::options::FullDocumentType;
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use super::Collection;
-use super::connection::Connection;
-use super::errors::not_mongodb;
+use super::access::Session;
+use super::errors::{failed, not_mongodb};
 use super::wire::{self, Stored};
 use crate::store::network::NetworkError;
 use crate::store::pause::Pause;
@@ -22,12 +25,17 @@ use crate::store::register::{RegisterError, Slot, Told};
 /// long before that shows; a shorter time costs more requests.
 const WAIT: Duration = Duration::from_secs(10);
 
-/// An open stream.
+/// How many states may wait to be told.
+const WAITING: usize = 16;
+
+/// The state of the document; `None` where it was deleted.
+type State = Option<Stored>;
+
+/// An open stream. It is read by a task with a client of its own, which both end with it: a request that is
+/// dropped leaves its client in disorder.
 struct Stream {
-    connection: Connection,
-    cursor: i64,
-    /// The states of the document that have arrived; `None` where it was deleted.
-    states: VecDeque<Option<Stored>>,
+    states: mpsc::Receiver<Result<State, RegisterError>>,
+    _task: JoinSet<()>,
 }
 
 /// The stream, kept from one [`watch`](Collection::watch) to the next.
@@ -69,60 +77,84 @@ impl Collection {
 
     /// Returns the next state of the document. Opens a stream first if there is none, and begins it with the
     /// present state, which shows what was missed.
-    async fn next(
-        &self,
-        stream: Option<Stream>,
-    ) -> Result<(Option<Stored>, Stream), RegisterError> {
+    async fn next(&self, stream: Option<Stream>) -> Result<(State, Stream), RegisterError> {
         let mut stream = match stream {
             Some(stream) => stream,
             None => self.open_stream().await?,
         };
-        loop {
-            if let Some(state) = stream.states.pop_front() {
-                return Ok((state, stream));
-            }
-            let more = self.commands.more(stream.cursor, WAIT);
-            let asked = timeout(WAIT + self.access.bound, stream.connection.ask(&more));
-            let answer = asked.await.unwrap_or_else(|_| {
-                Err(NetworkError::Timeout("the server sent nothing for too long".to_owned()).into())
-            })?;
-            stream.receive(&answer)?;
-        }
+        let ended = || NetworkError::Disconnected("the change stream ended".to_owned());
+        let state = stream.states.recv().await.ok_or_else(ended)??;
+        Ok((state, stream))
     }
 
     async fn open_stream(&self) -> Result<Stream, RegisterError> {
-        let connection = self.access.connect_another().await?;
-        if !connection.hello.is_replicated() {
+        let session = self.access.another().await?;
+        if !session.hello.is_replicated() {
             let message = "the server has no replica set, and no change streams".to_owned();
             return Err(RegisterError::Invalid(message));
         }
-        let mut stream = Stream { connection, cursor: 0, states: VecDeque::new() };
+        let (send, states) = mpsc::channel(WAITING);
         let name = self.name(Slot::Lease);
-        let open = async {
-            let answer = stream.connection.ask(&self.commands.watch(&name)).await?;
-            stream.receive(&answer)?;
-            let present = stream.connection.ask(&self.commands.find(&name, false)).await?;
-            let unfit = |()| not_mongodb(stream.connection.server());
-            let present = wire::found(&present).map_err(unfit)?;
-            stream.states.push_front(present);
-            Ok(())
-        };
-        let opened = timeout(self.access.bound, open).await.unwrap_or_else(|_| {
-            let why = "the server did not open a change stream in time".to_owned();
-            Err(NetworkError::Timeout(why).into())
+        let find = self.commands.find(&name, false);
+        let (settings, bound) = (self.settings.clone(), self.access.bound);
+        let mut task = JoinSet::new();
+        task.spawn(async move {
+            let read = async {
+                let mut events = open(&session, &settings, &name, bound).await?;
+                let present = session.ask(&settings.database, find).await?;
+                let present = wire::found(&present).map_err(|()| not_mongodb(session.servers()))?;
+                let mut state = Some(present);
+                loop {
+                    if let Some(state) = state.take()
+                        && send.send(Ok(state)).await.is_err()
+                    {
+                        return Ok(());
+                    }
+                    let event = timeout(WAIT + bound, events.next_if_any()).await;
+                    let event = event.map_err(|_| silent())?;
+                    let event = event.map_err(|error| failed(&error, session.servers()))?;
+                    state = event.map(|it| it.full_document.as_ref().map(Stored::of));
+                }
+            };
+            let outcome: Result<(), RegisterError> = read.await;
+            if let Err(error) = outcome {
+                let _ = send.send(Err(error)).await;
+            }
         });
-        opened.map(|()| stream)
+        Ok(Stream { states, _task: task })
+    }
+
+    /// Opens a stream, and closes it, for `tenure doctor`.
+    pub(super) async fn try_stream(&self) -> Result<(), RegisterError> {
+        let session = self.access.another().await?;
+        open(&session, &self.settings, &self.name(Slot::Lease), self.access.bound).await.map(drop)
     }
 }
 
-impl Stream {
-    fn receive(&mut self, answer: &super::bson::Document) -> Result<(), RegisterError> {
-        let unfit = |()| not_mongodb(self.connection.server());
-        let events = wire::events(answer).map_err(unfit)?;
-        self.states.extend(events.states);
-        self.cursor = events.cursor.ok_or_else(|| {
-            NetworkError::Disconnected("the server ended the change stream".to_owned())
-        })?;
-        Ok(())
-    }
+/// The events of a stream.
+type Events = mongodb::change_stream::ChangeStream<
+    mongodb::change_stream::event::ChangeStreamEvent<mongodb::bson::Document>,
+>;
+
+/// Opens a stream on a document. Replacements have the whole of it; only what others change in part is looked
+/// up.
+async fn open(
+    session: &Session,
+    settings: &crate::config::MongoSettings,
+    name: &str,
+    bound: Duration,
+) -> Result<Events, RegisterError> {
+    let collection = session.collection(settings);
+    let only = doc! {"$match": {"documentKey._id": name}};
+    let opened = collection
+        .watch()
+        .pipeline([only])
+        .full_document(FullDocumentType::UpdateLookup)
+        .max_await_time(WAIT);
+    let opened = timeout(bound, opened).await.map_err(|_| silent())?;
+    opened.map_err(|error| failed(&error, session.servers()))
+}
+
+fn silent() -> RegisterError {
+    NetworkError::Timeout("the server sent nothing for too long".to_owned()).into()
 }

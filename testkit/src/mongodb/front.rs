@@ -1,7 +1,7 @@
 //! A front for mongo-java-server, which has no users, no replica sets and no change streams: it answers for
 //! these by MongoDB's documentation, refuses what MongoDB refuses, and forwards the rest.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -44,6 +44,8 @@ pub struct Role {
     pub is_primary: bool,
     /// The primary that it names.
     pub primary: Option<String>,
+    /// The members that it names.
+    pub members: Vec<String>,
     /// Whether a majority acknowledges its writes; what is written without one is rolled back.
     pub has_majority: bool,
     /// Whether it says that it is MongoDB.
@@ -59,11 +61,12 @@ struct State {
     received: Vec<Document>,
     /// The events of change streams, from the first on.
     events: Vec<Document>,
+    /// The change streams, by their cursors.
+    streams: HashMap<i64, Stream>,
 }
 
 struct Shared {
     server: u16,
-    port: u16,
     state: Mutex<State>,
     /// There is an event.
     changed: Condvar,
@@ -87,15 +90,15 @@ impl Front {
             is_member: true,
             is_primary: true,
             primary: Some(format!("127.0.0.1:{port}")),
+            members: [port, 2, 3].map(|it| format!("127.0.0.1:{it}")).into(),
             has_majority: true,
             is_mongodb: true,
             denies: false,
         };
-        let (faults, received, events) = Default::default();
-        let state = State { role, faults, received, events };
+        let (faults, received, events, streams) = Default::default();
+        let state = State { role, faults, received, events, streams };
         let shared = Arc::new(Shared {
             server,
-            port,
             state: Mutex::new(state),
             changed: Condvar::new(),
             order: Mutex::default(),
@@ -142,12 +145,9 @@ impl Front {
 fn serve(mut client: TcpStream, shared: &Shared) {
     let _ = client.set_nodelay(true);
     let (mut server, mut sign_in) = (None, SignIn::default());
-    let mut stream = Stream::default();
-    while let Some(Message { number, body }) = Message::read(&mut client) {
-        let Some(answer) = shared.answer(&body, &mut server, &mut sign_in, &mut stream) else {
-            return;
-        };
-        if Message::write(&mut client, number, &answer).is_none() {
+    while let Some(message) = Message::read(&mut client) {
+        let Some(answer) = shared.answer(&message.body, &mut server, &mut sign_in) else { return };
+        if message.answer(&mut client, &answer).is_none() {
             return;
         }
     }
@@ -164,13 +164,12 @@ impl Shared {
         command: &Document,
         server: &mut Option<Client>,
         sign_in: &mut SignIn,
-        stream: &mut Stream,
     ) -> Option<Document> {
         let role = self.state().role.clone();
         let name = command.keys().next()?.as_str();
         match (name, &role.users) {
             // The server knows the older name alone.
-            ("hello", _) => {
+            ("hello" | "isMaster" | "ismaster", _) => {
                 let command = doc! {"isMaster": 1, "$db": "admin"};
                 return Some(self.greeting(self.send(&command, server)?, &role));
             }
@@ -185,6 +184,7 @@ impl Shared {
                 return Some(doc! {"ok": 1.0});
             }
             ("saslStart" | "authenticate", _) => return Some(failure(18, "AuthenticationFailed")),
+            ("endSessions" | "killCursors", _) => return Some(doc! {"ok": 1.0}),
             _ => (),
         }
         if role.users != Users::All && !sign_in.is_done {
@@ -208,10 +208,13 @@ impl Shared {
         match name {
             "aggregate" if !role.is_member => Some(failure(40_573, "Location40573")),
             "aggregate" => {
-                *stream = Stream::on(command, self.state().events.len());
-                Some(cursor("firstBatch", Vec::new()))
+                let mut state = self.state();
+                let id = i64::try_from(state.streams.len()).expect("few") + 1;
+                let stream = Stream::on(command, state.events.len());
+                state.streams.insert(id, stream);
+                Some(cursor(id, "firstBatch", Vec::new()))
             }
-            "getMore" => Some(self.more(command, stream)),
+            "getMore" => Some(self.more(command)),
             _ => self.of_document(command, &role, server),
         }
     }
@@ -221,12 +224,8 @@ impl Shared {
         answer.insert("isWritablePrimary", role.is_primary);
         answer.insert("maxWireVersion", 25);
         if role.is_member {
-            let here = format!("127.0.0.1:{}", self.port);
             answer.insert("setName", SET);
-            answer.insert(
-                "hosts",
-                [here.as_str(), "127.0.0.1:2", "127.0.0.1:3"].map(Bson::from).to_vec(),
-            );
+            answer.insert("hosts", role.members.clone());
             answer.insert("secondary", !role.is_primary);
             if let Some(primary) = &role.primary {
                 answer.insert("primary", primary.as_str());
@@ -256,7 +255,7 @@ impl Shared {
             return Some(match command.contains_key("find") {
                 true => failure(50, "MaxTimeMSExpired"),
                 false => {
-                    doc! {"n": 1, "nModified": 1, "ok": 1.0, "writeConcernError": unacknowledged()}
+                    doc! {"n": 1, "ok": 1.0, "writeConcernError": unacknowledged()}
                 }
             });
         }
@@ -274,14 +273,22 @@ impl Shared {
 
     /// Forwards a command, and keeps the events of its writes.
     fn forward(&self, command: &Document, server: &mut Option<Client>) -> Option<Document> {
-        let is_write = ["insert", "update", "delete"].iter().any(|it| command.contains_key(it));
-        if !is_write {
+        let is_write = ["insert", "findAndModify", "update", "delete"]
+            .iter()
+            .any(|it| command.contains_key(it));
+        // Without change streams nothing keeps writes apart.
+        if !is_write || !self.state().role.is_member {
             return self.send(command, server);
         }
         let _order = self.order.lock().unwrap_or_else(PoisonError::into_inner);
         let answer = self.send(command, server)?;
-        if is_done(&answer) && answer.get_i32("n").is_ok_and(|it| it > 0) {
-            self.state().events.extend(event(command));
+        let count = answer.get_document("lastErrorObject").unwrap_or(&answer).get_i32("n");
+        if is_done(&answer) && count.is_ok_and(|it| it > 0) {
+            let mut state = self.state();
+            let number = i32::try_from(state.events.len()).expect("few");
+            let mut event = event(command).expect("an event");
+            event.insert("_id", doc! {"_data": number});
+            state.events.push(event);
             self.changed.notify_all();
         }
         Some(answer)
@@ -296,20 +303,25 @@ impl Shared {
     }
 
     /// Waits for events of a stream, as long as the command says.
-    fn more(&self, command: &Document, stream: &mut Stream) -> Document {
+    fn more(&self, command: &Document) -> Document {
         let longest = command.get_i64("maxTimeMS").unwrap_or(1_000).unsigned_abs();
         let until = Instant::now() + Duration::from_millis(longest);
+        let id = command.get_i64("getMore").expect("a cursor");
         let mut state = self.state();
         loop {
+            let Some(stream) = state.streams.get(&id).cloned() else {
+                return failure(43, "CursorNotFound");
+            };
             let new = state.events[stream.read..].iter();
             let is_of = |it: &&Document| {
                 it.get_document("documentKey").is_ok_and(|it| is(it, "_id", &stream.id))
             };
             let events: Vec<_> = new.filter(is_of).cloned().collect();
-            stream.read = state.events.len();
+            let read = state.events.len();
+            state.streams.insert(id, Stream { read, ..stream });
             let rest = until.saturating_duration_since(Instant::now());
             if !events.is_empty() || rest.is_zero() {
-                return cursor("nextBatch", events);
+                return cursor(id, "nextBatch", events);
             }
             let waited = self.changed.wait_timeout(state, rest);
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
@@ -317,8 +329,8 @@ impl Shared {
     }
 }
 
-/// The change stream of a connection.
-#[derive(Default)]
+/// A change stream.
+#[derive(Clone)]
 struct Stream {
     /// The document that it is on.
     id: String,
@@ -342,8 +354,8 @@ fn unacknowledged() -> Document {
     doc! {"code": 64, "codeName": "WriteConcernTimeout", "errmsg": "waiting for replication timed out"}
 }
 
-fn cursor(batch: &str, events: Vec<Document>) -> Document {
-    doc! {"cursor": {"id": 7_i64, "ns": "app.tenure", batch: events}, "ok": 1.0}
+fn cursor(id: i64, batch: &str, events: Vec<Document>) -> Document {
+    doc! {"cursor": {"id": id, "ns": "app.tenure", batch: events}, "ok": 1.0}
 }
 
 /// Returns the event of a write of one document.
@@ -359,6 +371,14 @@ fn event(command: &Document) -> Option<Document> {
         let id = update.get_document("q").ok()?.get("_id")?;
         let mut document = doc! {"_id": id};
         document.extend(update.get_document("u").ok()?.clone());
+        return Some(
+            doc! {"operationType": "replace", "documentKey": {"_id": id}, "fullDocument": document},
+        );
+    }
+    if let Ok(query) = command.get_document("query") {
+        let id = query.get("_id")?;
+        let mut document = doc! {"_id": id};
+        document.extend(command.get_document("update").ok()?.clone());
         return Some(
             doc! {"operationType": "replace", "documentKey": {"_id": id}, "fullDocument": document},
         );

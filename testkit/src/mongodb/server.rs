@@ -65,6 +65,8 @@ pub struct MongoServer {
     pub port: u16,
     pub process: Process,
     pub front: Front,
+    /// Another, that says that it is not MongoDB, and asks for no user.
+    compatible: Front,
     file: PathBuf,
     secured: Option<Secured>,
     home: TempDir,
@@ -112,7 +114,9 @@ impl MongoServer {
         let users = if tls { Users::Certificate } else { password() };
         let front = Front::before(port, users);
         let secured = tls.then(|| Secured::before(front.port, home.path()));
-        Some(Self { port, process, front, file, secured, home })
+        let compatible = Front::before(port, Users::All);
+        compatible.change(|it| (it.is_mongodb, it.is_member) = (false, false));
+        Some(Self { port, process, front, compatible, file, secured, home })
     }
 
     /// Returns the settings of an election.
@@ -142,10 +146,10 @@ impl MongoServer {
         }
     }
 
-    /// Returns the settings of an election on mongo-java-server itself, without the front, in a collection of this
-    /// name.
+    /// Returns the settings of an election on mongo-java-server as it is, without users and a replica set, in a
+    /// collection of this name.
     pub fn bare_settings(&self, collection: &str, election: &str) -> MongoSettings {
-        let settings = self.settings_at(&[self.port], election);
+        let settings = self.settings_at(&[self.compatible.port], election);
         let collection = collection.to_owned();
         MongoSettings { collection, user: None, accepts_compatible: true, ..settings }
     }
@@ -237,8 +241,8 @@ impl RegisterServer for MongoServer {
     fn put(&self, election: &str, value: &str) {
         let version = uuid::Uuid::new_v4().to_string();
         let document = match value {
-            "none" => doc! {"_id": election, "version": 7, "name": "something else"},
-            value => doc! {"_id": election, "version": version, "lease": value},
+            "none" => doc! {"_id": election, "write": 7, "name": "something else"},
+            value => doc! {"_id": election, "write": version, "lease": value},
         };
         let update = doc! {"q": {"_id": election}, "u": document, "upsert": true};
         self.ask(doc! {"update": COLLECTION, "updates": [update]});

@@ -318,7 +318,7 @@ impl ServerCourse {
         Self { lengths: OF_KUBERNETES, ..Self::new(name, Model::KUBERNETES, settings, open) }
     }
 
-    /// `mongodb:` on mongo-java-server, without the front, so that writes meet there.
+    /// `mongodb:` on mongo-java-server, behind a front that keeps nothing apart, so that writes meet there.
     ///
     /// Each group of races has a collection of its own, since it looks at all documents of one for each write.
     pub fn mongodb() -> Self {
