@@ -2,7 +2,7 @@
 and handovers; then locks beside those of `etcdctl lock`, `consul lock` and Curator, each on one server.
 Google Cloud Storage is an emulator, and MongoDB a stand-in that notifies nobody.
 """
-import contextlib, json, os, shutil, statistics, subprocess, tempfile, time, urllib.request
+import contextlib, json, os, shutil, socket, statistics, subprocess, tempfile, threading, time, urllib.request
 from concurrent.futures import ThreadPoolExecutor
 
 import peers
@@ -42,7 +42,34 @@ def on_mongodb():
         port = free_port()
         with running(tool("mongo-java-server"), port, f"{home}/documents"):
             until(lambda: connects(port))
-            yield lambda election: (f"mongodb://127.0.0.1:{port}/bench", "--mongodb-compatible")
+            front = of_mongodb_5(port)
+            yield lambda election: (f"mongodb://127.0.0.1:{front}/bench", "--mongodb-compatible")
+
+
+def of_mongodb_5(server):
+    """Forwards connections to mongo-java-server, whose protocol of MongoDB 4.2 MongoDB's client refuses by its
+    number alone. Returns the port."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    named = b"\x10maxWireVersion\0"
+
+    def forward(source, sink, old, new):
+        with contextlib.suppress(OSError):
+            while data := source.recv(65536):
+                sink.sendall(data.replace(old, new))
+            sink.shutdown(socket.SHUT_WR)
+
+    def accept():
+        while True:
+            client, _ = listener.accept()
+            behind = socket.create_connection(("127.0.0.1", server))
+            for it in (client, behind):
+                it.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            number = [named + bytes([it, 0, 0, 0]) for it in (8, 13)]
+            for way in ((client, behind, named, named), (behind, client, *number)):
+                threading.Thread(target=forward, args=way, daemon=True).start()
+
+    threading.Thread(target=accept, daemon=True).start()
+    return listener.getsockname()[1]
 
 
 @contextlib.contextmanager
