@@ -50,7 +50,7 @@ fn a_document_has_the_number_of_its_write_its_content_and_the_term() {
     let replace = commands.replace("orders", "6", &body);
     assert_eq!(replace.get_document("query").unwrap(), &doc! {"_id": "orders", "write": "6"});
     let update = replace.get_document("update").unwrap();
-    assert_eq!(update.get_i64("term"), Ok(42), "for comparisons of others");
+    assert_eq!(update.get_i64("term").unwrap(), 42, "for comparisons of others");
     assert_eq!(update.get_str("write").unwrap(), body.write.to_string());
     let stored = Stored::of(update);
     assert_eq!(Body::decode(stored.content.as_bytes()), Ok(body));
@@ -58,7 +58,7 @@ fn a_document_has_the_number_of_its_write_its_content_and_the_term() {
     assert_eq!(concern, &doc! {"w": "majority", "j": true, "wtimeout": 2_000_i64});
     for (is_replicated, level) in [(true, "linearizable"), (false, "local")] {
         let find = commands.find("orders", is_replicated);
-        assert_eq!(find.get_document("readConcern").unwrap().get_str("level"), Ok(level));
+        assert_eq!(find.get_document("readConcern").unwrap().get_str("level").unwrap(), level);
     }
 }
 
