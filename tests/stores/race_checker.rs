@@ -181,19 +181,6 @@ fn only_a_read_that_overlaps_a_write_may_miss_it() {
 }
 
 #[test]
-fn a_read_may_judge_its_state_by_a_later_time_only_where_the_store_does() {
-    for (model, right) in [(Model::FILE, false), (Model::POSTGRES, true)] {
-        let unwritten = snapshot(false, Record::default(), "1", Some(s(10)));
-        let (tale, _) = leading();
-        let mut tale = tale.spans((6, 8), Asked::Read, None, Outcome::Answered(unwritten));
-        tale.model = model;
-        // It shows what the write, at second 0, has replaced, and the rest of the lease at second 5.
-        tale.calls.last_mut().expect("the read").returned.time += s(5);
-        assert_eq!(tale.is_right(), right);
-    }
-}
-
-#[test]
 fn a_bid_for_an_outdated_version_is_refused() {
     let freed = || {
         let (tale, a) = leading();

@@ -52,8 +52,6 @@ pub struct Model {
     pub tells_end: bool,
     /// By how much a break, or a read that tells, may overstate the rest of the lease.
     pub rounding: Duration,
-    /// Whether a read judges the lease by the time of a later moment of the call than that of the state it shows.
-    pub clock_after_state: bool,
     /// The unit of lease durations: they are rounded up to it.
     pub unit: Duration,
     /// Whether the holder may still write the record while its lease is being broken.
@@ -88,7 +86,6 @@ impl Model {
         versions: Versions::EveryChange,
         tells_end: true,
         rounding: Duration::ZERO,
-        clock_after_state: false,
         unit: TICK,
         writes_while_breaking: false,
         broken_is_kept: false,
@@ -134,12 +131,6 @@ impl Model {
         ..Self::KUBERNETES
     };
 
-    /// The model of `postgres:`, whose reads round the rest of a lease up. They show the row as it was at the
-    /// beginning of the statement, and the time of a moment later, when the server may have been stopped for a
-    /// while; a write judges the row that it has locked.
-    pub const POSTGRES: Self =
-        Self { rounding: Duration::from_millis(1), clock_after_state: true, ..Self::MEMORY };
-
     /// The model of `redis:`, whose clock counts whole milliseconds: a lease ends up to one later, and its
     /// rest is rounded up to the next.
     pub const REDIS: Self =
@@ -154,8 +145,6 @@ impl Model {
     /// Returns the lock after a call that took effect by this time; `None` if the call cannot have its answer
     /// now, or if it is open and would change nothing.
     pub fn perform(&self, register: &Register, call: &Call, by: Duration) -> Option<Register> {
-        let is_later = self.clock_after_state && matches!(call.asked, Asked::Read);
-        let by = if is_later { Duration::MAX } else { by };
         let mut next = Performing {
             model: self,
             register: register.clone(),
