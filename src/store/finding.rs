@@ -80,6 +80,7 @@ pub(super) fn of_timings(
 }
 
 /// The subject of what is wrong with this host's own files and settings, before any of a store's.
+#[allow(dead_code, reason = "of stores that a build may lack")]
 const LOCAL: &str = "this host";
 
 /// The findings of a store so far.
@@ -127,6 +128,7 @@ impl Findings {
     }
 
     /// Adds that a file or a setting of this host is wrong, so that no request was sent.
+    #[allow(dead_code, reason = "of stores that a build may lack")]
     pub(super) fn local(&mut self, why: impl Into<String>) {
         if !self.found.iter().any(|it| it.subject == LOCAL) {
             self.failed(LOCAL, why, "correct the file or the setting: no request was sent");
@@ -153,6 +155,7 @@ impl Findings {
     }
 
     /// Adds a check that could not be made, since a request for it failed.
+    #[allow(dead_code, reason = "of stores that a build may lack")]
     pub(super) fn skipped(&mut self, subject: &'static str, why: impl fmt::Display) {
         self.add(
             subject,
@@ -163,6 +166,7 @@ impl Findings {
     }
 
     /// Returns whether there is a finding on a subject.
+    #[allow(dead_code, reason = "of stores that a build may lack")]
     pub(super) fn has(&self, subject: &str) -> bool {
         self.found.iter().any(|it| it.subject == subject)
     }

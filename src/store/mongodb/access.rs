@@ -26,7 +26,6 @@ use super::wire::{self, Build, Hello};
 use crate::clock::{self, Moment};
 use crate::config::{Address, MongoSettings};
 use crate::files::{SmallFile, reason};
-use crate::store::client::PERIOD;
 use crate::store::network::{NetworkError, in_time, load_tls};
 use crate::store::register::RegisterError;
 use crate::store::secret::Secret;
@@ -34,6 +33,10 @@ use crate::tls::{self, ClientTls};
 
 /// The largest file of TLS, in bytes.
 const LARGEST: u64 = 1024 * 1024;
+
+/// The time between two reads of files. A longer one delays a new certificate or password; a shorter
+/// one gains nothing.
+const PERIOD: Duration = Duration::from_secs(1);
 
 /// The database with the commands of the server.
 const ADMIN: &str = "admin";
