@@ -28,6 +28,7 @@ pub enum Asked {
 }
 
 /// What a request is answered with.
+#[expect(clippy::large_enum_variant, reason = "few live at once")]
 #[derive(Clone, Debug)]
 pub enum Got {
     Value(Option<Tagged>),

@@ -156,7 +156,7 @@ impl World<'_> {
                 _ => 0,
             };
             self.queue.plan(at, Event::Told { node, back });
-            if is_faulty && drawn % 16 == 0 {
+            if is_faulty && drawn.is_multiple_of(16) {
                 let again = at + self.rng.u64(..5_000 * MILLI);
                 self.queue.plan(again, Event::Told { node, back });
             }

@@ -10,7 +10,7 @@ use super::hold_off::{Deference, HoldOff};
 use super::retry::RetryTimer;
 use super::role::{Activating, Bidding, Draining, HeldLease, Leader, PendingRelease, Role};
 use super::stream::{Holding, LeaderStream, LeaseEnd};
-use super::{Election, InFlight, Op};
+use super::{Election, InFlight, Observation, Op};
 use crate::clock::Moment;
 use crate::lease::{LeaseId, Version};
 
@@ -89,8 +89,6 @@ impl Election {
             role,
             in_flight,
             woken,
-            // Limits requests.
-            hints: _,
             pending_release,
             health,
             paused,
@@ -102,8 +100,9 @@ impl Election {
             seen_free,
             workload_term,
             highest_term,
-            // Never changes, is empty between two turns, or is only reported.
+            // Never changes, is empty between two turns, limits requests, or is only reported.
             config: _,
+            hints: _,
             outbox: _,
             next_id: _,
             since: _,
@@ -147,9 +146,7 @@ impl Election {
         }
         emit(StateValue::Variant(observation.is_some().into()));
         if let Some(observation) = observation {
-            let (from, length) = observation.wait();
-            emit(StateValue::Claim(observation.spec().clone()));
-            emit(StateValue::Wait(from, length));
+            observation.model_state(emit);
         }
         stream.model_state(emit);
         emit(StateValue::Variant(seen_free.is_some().into()));
@@ -159,6 +156,14 @@ impl Election {
         if let Some(term) = workload_term {
             emit(StateValue::Term(*term));
         }
+    }
+}
+
+impl Observation {
+    fn model_state(&self, emit: &mut impl FnMut(StateValue)) {
+        let (from, length) = self.wait();
+        emit(StateValue::Claim(self.spec().clone()));
+        emit(StateValue::Wait(from, length));
     }
 }
 

@@ -47,6 +47,10 @@ pub struct Written {
 }
 
 /// What a server reports unasked.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "nearly all are of the largest, and few live at once"
+)]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Told {
     /// The value, as it was at some time.

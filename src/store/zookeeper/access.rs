@@ -49,7 +49,7 @@ struct History {
 
 impl History {
     /// Returns what a new connection begins with; nothing, once all were refused for a whole lease.
-    fn to_begin_with(&mut self, lease_duration: Duration, now: Moment) -> i64 {
+    fn begin_with(&mut self, lease_duration: Duration, now: Moment) -> i64 {
         if self.refused_since.is_some_and(|it| it.elapsed_min(now) >= lease_duration) {
             tracing::warn!(
                 "each server of ZooKeeper has closed all connections for {lease_duration:?}: if the ensemble was \
@@ -113,7 +113,7 @@ impl Access {
         let opening = self.opening(at).await;
         let connect = async {
             let mut connection = Connection::open(&opening).await?;
-            let seen = self.history().to_begin_with(self.settings.lease_duration, clock::now());
+            let seen = self.history().begin_with(self.settings.lease_duration, clock::now());
             match connection.begin(seen).await {
                 Err(error @ RegisterError::Network(NetworkError::Disconnected(_))) => {
                     self.history().is_refused(clock::now());
@@ -268,11 +268,11 @@ mod tests {
         };
         let mut history = History::default();
         history.is_refused(at(0));
-        assert_eq!(history.to_begin_with(lease, at(60_000)), 0, "there is nothing to forget");
+        assert_eq!(history.begin_with(lease, at(60_000)), 0, "there is nothing to forget");
         assert!(history.refused_since.is_none());
         history.seen = 9;
         for (millis, seen) in [(0, 9), (14_999, 9), (15_000, 0), (15_001, 0)] {
-            assert_eq!(history.to_begin_with(lease, at(millis)), seen, "{millis}");
+            assert_eq!(history.begin_with(lease, at(millis)), seen, "{millis}");
             history.is_refused(at(millis));
         }
     }
