@@ -7,6 +7,9 @@ use crate::lease::Claim;
 /// The duration of the observed lease, longer than that of the candidate.
 const ITS_LEASE: u64 = 20_000;
 
+/// Answers a read.
+type Read = fn() -> Result<Answer, StoreError>;
+
 fn waiting(wait: u64) -> Bench {
     Bench::new(Config { wait: Some(ms(wait)), ..config() })
 }
@@ -79,7 +82,7 @@ fn a_claim_that_is_never_renewed_runs_out_for_each_wait() {
 #[test]
 fn once_the_time_is_over_any_change_of_the_claim_ends_the_wait() {
     let released = || Ok(free(Some(7)));
-    let changes: [(&str, fn() -> Result<Answer, StoreError>); 3] = [
+    let changes: [(&str, Read); 3] = [
         ("renewed, taken or broken", || claimed(2)),
         ("released", released),
         ("counted", || Ok(Answer::Snapshot(held()))),
