@@ -6,14 +6,13 @@
 //! attempt under the deadline that the caller sets by dropping the future, and returns what the
 //! store answered.
 //!
-//! Stores differ in three ways:
-//! - *Where the time is counted.* By the store (Azure, PostgreSQL, Redis,
-//!   ZooKeeper, a file on one host), or by each observer:
-//!   [`Snapshot::claim`] tells whether the lease has changed since the last read.
-//! - *Where the term comes from.* [`LeaseStore::write_term`] returns it, whether it is a number of
-//!   the store or a counter in the record.
-//! - *Whether the store can notify.* [`LeaseStore::changed`] wakes a standby before its next poll,
-//!   and a leader that has lost the lease before its next renewal.
+//! There are two families. Azure, `file:` and `memory:` have leases of their own, whose time the store counts.
+//! Everything else is a value that is compared and set, a [`register`], whose time each observer counts:
+//! [`Snapshot::claim`] tells whether the lease has changed since the last read. A Lease of Kubernetes is one
+//! in the fields of client-go.
+//!
+//! Where a store can notify, [`LeaseStore::changed`] wakes a standby before its next poll, and a leader that
+//! has lost the lease before its next renewal.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -131,11 +131,6 @@ impl Model {
         ..Self::KUBERNETES
     };
 
-    /// The model of `redis:`, whose clock counts whole milliseconds: a lease ends up to one later, and its
-    /// rest is rounded up to the next.
-    pub const REDIS: Self =
-        Self { rounding: Duration::from_millis(2), unit: Duration::from_millis(1), ..Self::MEMORY };
-
     fn length(&self, bid: &Bid) -> Duration {
         let units = bid.lease_duration.as_nanos().div_ceil(self.unit.as_nanos());
         let nanos = u64::try_from(units * self.unit.as_nanos()).unwrap_or(u64::MAX);
