@@ -3,6 +3,7 @@
 //! are replaced, a pooler stands before it. Fault 46.
 
 use testkit::faults::half_answer::HalfAnswer;
+use testkit::faults::muffled::Muffled;
 use testkit::faults::small_disk::SmallDisk;
 use testkit::postgres::pooler::Pooler;
 use testkit::postgres::server::{PostgresServer, store, variables};
@@ -13,9 +14,9 @@ use process::until;
 use rustix::process::Signal;
 
 use super::on_server::{
-    LONG, compete, keeps_its_term, lapses, lease_of, outlasts, outlasts_a_stop,
+    LONG, compete, keeps_its_term, lapses, lease_of, outlasts, outlasts_a_restore, outlasts_a_stop,
     outlasts_taken_rights, outlasts_two_leases, renews_on, survives_a_failover,
-    survives_half_answers, wait_for_two_leases,
+    survives_a_silent_watch, survives_half_answers, wait_for_two_leases,
 };
 
 fn on(arguments: Vec<String>) -> Cluster {
@@ -151,4 +152,23 @@ fn fault_46_a_pooler_with_one_connection_serves_all_candidates() {
     cluster.candidates[leader].signal(Signal::TERM);
     cluster.leads(1 - leader, PATIENCE);
     assert_eq!(cluster.verdict().terms.len(), 2);
+}
+
+#[test]
+fn fault_50_older_data_of_postgres_is_restored_while_an_instance_leads() {
+    let mut server = PostgresServer::start();
+    outlasts_a_restore(
+        on(server.arguments()),
+        &mut server,
+        PostgresServer::save,
+        PostgresServer::restore,
+    );
+}
+
+#[test]
+fn fault_51_notifications_of_postgres_are_lost_while_their_connection_lives() {
+    let server = PostgresServer::start();
+    let proxy = Muffled::before(server.port, "LISTEN tenure");
+    let cluster = compete(store(&[proxy.port]), variables(), lease_of(8), &["a", "b"]);
+    survives_a_silent_watch(cluster, &proxy);
 }

@@ -4,6 +4,7 @@
 
 use testkit::blocking;
 use testkit::faults::half_answer::HalfAnswer;
+use testkit::faults::muffled::Muffled;
 use testkit::faults::small_disk::SmallDisk;
 use testkit::ports::free_port;
 use testkit::processes::{cluster, process};
@@ -14,8 +15,9 @@ use process::until;
 use tenure::store::redis;
 
 use super::on_server::{
-    LONG, compete, keeps_its_term, lapses, lease_of, outlasts, outlasts_a_stop,
-    outlasts_taken_rights, renews_on, survives_a_failover, survives_half_answers,
+    LONG, compete, keeps_its_term, lapses, lease_of, outlasts, outlasts_a_restore, outlasts_a_stop,
+    outlasts_taken_rights, renews_on, survives_a_failover, survives_a_silent_watch,
+    survives_half_answers,
 };
 
 fn on(arguments: Vec<String>) -> Cluster {
@@ -166,4 +168,23 @@ fn fault_46_certificates_of_redis_are_replaced_while_leading() {
         // The next connection is made with the new ones.
         server.end_connections();
     });
+}
+
+#[test]
+fn fault_50_older_data_of_redis_is_restored_while_an_instance_leads() {
+    let mut server = RedisServer::start();
+    outlasts_a_restore(
+        on(server.arguments()),
+        &mut server,
+        RedisServer::save,
+        RedisServer::restore,
+    );
+}
+
+#[test]
+fn fault_51_notifications_of_redis_are_lost_while_their_connection_lives() {
+    let server = RedisServer::start();
+    let proxy = Muffled::before(server.port, "SUBSCRIBE");
+    let cluster = compete(store(&[proxy.port]), variables(), lease_of(8), &["a", "b"]);
+    survives_a_silent_watch(cluster, &proxy);
 }

@@ -200,6 +200,20 @@ impl PostgresServer {
         let _ = std::fs::remove_file(lock);
     }
 
+    /// Copies its data.
+    pub fn save(&mut self) {
+        self.kill();
+        copy(&self.home.join("data"), &self.home.join("saved"));
+        self.restart();
+    }
+
+    /// Replaces its data by those that were copied.
+    pub fn restore(&mut self) {
+        self.kill();
+        copy(&self.home.join("saved"), &self.home.join("data"));
+        self.restart();
+    }
+
     /// Waits until it answers.
     pub fn becomes_ready(&self) {
         until(PATIENCE, "PostgreSQL is ready", || {
@@ -340,6 +354,13 @@ pub fn store(ports: &[u16]) -> Vec<String> {
 /// Returns the variables of the user, for `tenure`.
 pub fn variables() -> Vec<(String, String)> {
     [("PGUSER", USER.0), ("PGPASSWORD", USER.1)].map(|(name, it)| (name.into(), it.into())).into()
+}
+
+/// Makes a directory a copy of another.
+fn copy(from: &Path, to: &Path) {
+    let _ = std::fs::remove_dir_all(to);
+    let copied = Command::new("cp").arg("-a").args([from, to]).status().expect("cp runs");
+    assert!(copied.success(), "{}", from.display());
 }
 
 fn spawn(home: &Path, port: u16, files: Option<&Certificates>) -> Process {

@@ -183,6 +183,20 @@ impl RedisServer {
         self.process.kill();
     }
 
+    /// Copies its data.
+    pub fn save(&mut self) {
+        self.kill();
+        copy(&self.home.join("appendonlydir"), &self.home.join("saved"));
+        self.restart();
+    }
+
+    /// Replaces its data by those that were copied.
+    pub fn restore(&mut self) {
+        self.kill();
+        copy(&self.home.join("saved"), &self.home.join("appendonlydir"));
+        self.restart();
+    }
+
     /// Waits until it answers.
     pub fn becomes_ready(&self) {
         until(PATIENCE, "Redis is ready", || answers(self.admin).then_some(()));
@@ -331,6 +345,13 @@ pub fn variables() -> Vec<(String, String)> {
     [("REDIS_USERNAME", USER.0), ("REDIS_PASSWORD", USER.1)]
         .map(|(name, it)| (name.into(), it.into()))
         .into()
+}
+
+/// Makes a directory a copy of another.
+fn copy(from: &Path, to: &Path) {
+    let _ = std::fs::remove_dir_all(to);
+    let copied = Command::new("cp").arg("-a").args([from, to]).status().expect("cp runs");
+    assert!(copied.success(), "{}", from.display());
 }
 
 fn spawn(home: &Path, arguments: &[String]) -> Process {
