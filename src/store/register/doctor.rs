@@ -149,8 +149,7 @@ impl<'a, R: Register> Examination<'a, R> {
             }
             RegisterError::Denied(_) => {
                 self.reached(true);
-                let listed = || format!("give the rights that {} lists", self.words.page);
-                let remedy = self.grant.clone().unwrap_or_else(listed);
+                let remedy = self.permit();
                 self.findings.failed(self.words.holder, detail, &remedy);
             }
             RegisterError::Invalid(_)
@@ -175,6 +174,13 @@ impl<'a, R: Register> Examination<'a, R> {
         }
     }
 
+    /// Returns the remedy of a denied request.
+    fn permit(&self) -> String {
+        let Words { page, right, .. } = self.words;
+        let listed = || format!("give the rights that {page} lists, such as {right}");
+        self.grant.clone().unwrap_or_else(listed)
+    }
+
     /// Reports whether values in a place can be written.
     #[cfg(any(feature = "consul", feature = "etcd"))]
     pub(in crate::store) fn rights(
@@ -187,9 +193,7 @@ impl<'a, R: Register> Examination<'a, R> {
             return self.findings.passed(subject, format!("reads and writes keys in {place}"));
         };
         let remedy = match error {
-            RegisterError::Denied(_) => {
-                self.grant.clone().unwrap_or_else(|| format!("give {}", self.words.right))
-            }
+            RegisterError::Denied(_) => self.permit(),
             _ => "check the cluster, and run `tenure doctor` again".to_owned(),
         };
         self.findings.failed(subject, error.to_string(), &remedy);
@@ -219,7 +223,7 @@ impl<'a, R: Register> Examination<'a, R> {
             Cause::Settings => {
                 "use a server that honours conditions, without a proxy that removes them".to_owned()
             }
-            Cause::Auth => format!("give {}", self.words.right),
+            Cause::Auth => self.permit(),
             _ => "nothing is known of the conditions: run `tenure doctor` again".to_owned(),
         };
         self.findings.failed(CONDITIONS, error.to_string(), &remedy);

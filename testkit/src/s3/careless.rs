@@ -27,7 +27,7 @@ pub enum Fault {
 }
 
 /// The time from check to write.
-const PUBLISHES_AFTER: std::time::Duration = std::time::Duration::from_millis(30);
+const PUBLISHES_AFTER: std::time::Duration = std::time::Duration::from_millis(250);
 
 /// The objects: the number of their last write, and their content.
 type Objects = Mutex<HashMap<String, (u64, Vec<u8>)>>;
