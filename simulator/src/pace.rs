@@ -38,6 +38,8 @@ pub struct Pace {
     woken: [bool; 2],
     /// Since when wake-ups are counted that have moved reads, and how many there were.
     hints: (Moment, u32),
+    /// The same before the last wake-up was counted.
+    hints_before: (Moment, u32),
     /// The leadership that named this candidate as successor, and since when it knows.
     named: Option<(Option<Nonce>, Moment)>,
     /// What the notices of a leader allow.
@@ -71,6 +73,7 @@ impl Pace {
             backs_off: false,
             woken: [false; 2],
             hints: (now, 0),
+            hints_before: (now, 0),
             named: None,
             notified: Notified::Never,
             hinted: None,
@@ -134,7 +137,11 @@ impl Pace {
                     due: Due::at_once(now),
                     retries: Retries::default(),
                 });
-                self.woken[0] |= self.woken[1];
+                // A wake-up before the bid counts from the answer to it.
+                if self.woken[1] {
+                    self.woken[0] = true;
+                    self.hints = self.hints_before;
+                }
                 false
             }
             _ => false,
@@ -194,6 +201,7 @@ impl Pace {
 
     /// Returns whether a wake-up must move a read: four in a retry-period do.
     fn must_read(&mut self, now: Moment, period: Duration) -> bool {
+        self.hints_before = self.hints;
         if self.hints.0.elapsed_max(now) >= period {
             self.hints = (now, 0);
         }
