@@ -13,6 +13,9 @@ use super::due::{Due, Retries, slow_period};
 use super::operate::identity;
 use super::requests::{Course, Kept, Reader};
 
+/// How many reads in a retry-period wake-ups bring forward.
+const MOST_HINTED: usize = 4;
+
 /// A bid whose outcome is unknown.
 #[derive(Clone, Copy, Debug)]
 struct Bid {
@@ -36,10 +39,10 @@ pub struct Pace {
     backs_off: bool,
     /// Whether a wake-up counts from the next answer, and whether it did before the last one.
     woken: [bool; 2],
-    /// Since when wake-ups are counted that have moved reads, and how many there were.
-    hints: (Moment, u32),
-    /// The same before the last wake-up was counted.
-    hints_before: (Moment, u32),
+    /// When the last wake-ups came that may have moved a read, the oldest first.
+    hints: [Option<Moment>; MOST_HINTED],
+    /// The same before the last one.
+    hints_before: [Option<Moment>; MOST_HINTED],
     /// The leadership that named this candidate as successor, and since when it knows.
     named: Option<(Option<Nonce>, Moment)>,
     /// What the notices of a leader allow.
@@ -72,8 +75,8 @@ impl Pace {
             asks: None,
             backs_off: false,
             woken: [false; 2],
-            hints: (now, 0),
-            hints_before: (now, 0),
+            hints: [None; MOST_HINTED],
+            hints_before: [None; MOST_HINTED],
             named: None,
             notified: Notified::Never,
             hinted: None,
@@ -199,14 +202,14 @@ impl Pace {
         }
     }
 
-    /// Returns whether a wake-up must move a read: four in a retry-period do.
+    /// Returns whether a wake-up must move a read: four in a retry-period do, whenever that begins.
     fn must_read(&mut self, now: Moment, period: Duration) -> bool {
         self.hints_before = self.hints;
-        if self.hints.0.elapsed_max(now) >= period {
-            self.hints = (now, 0);
-        }
-        self.hints.1 += 1;
-        self.hints.1 <= 4
+        let is_over = |it: Moment| it.elapsed_max(now) >= period || it.went_back(now);
+        let must = self.hints[0].is_none_or(is_over);
+        self.hints.rotate_left(1);
+        self.hints[MOST_HINTED - 1] = Some(now);
+        must
     }
 
     /// The store shows a renewal of a lease of which so much is left: it need not poll before none has come
@@ -324,6 +327,7 @@ impl Pace {
                     _ => self.read_later(kept.period, now),
                 }
                 if std::mem::take(&mut self.woken[1]) {
+                    self.must_read(now, kept.period);
                     self.read.hasten();
                 }
             }

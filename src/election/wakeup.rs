@@ -26,7 +26,7 @@ impl Hints {
 
     /// Counts one more request, if the period allows it.
     fn admit(&mut self, now: Moment, period: Duration) -> bool {
-        if self.since.elapsed_max(now) >= period {
+        if self.since.elapsed_max(now) >= period || self.since.went_back(now) {
             *self = Self::new(now);
         }
         let is_admitted = self.count < MOST_HINTED;

@@ -305,3 +305,18 @@ fn reports_without_end_cause_four_reads_in_a_retry_period() {
     }
     assert!((40..=51).contains(&reads), "four in each of ten retry-periods, and polls: {reads}");
 }
+
+#[test]
+fn a_clock_that_went_back_begins_the_count_of_these_reads_anew() {
+    let mut bench = Bench::new(config());
+    bench.answer(claimed(1, 1));
+    for _ in 0..2 {
+        for _ in 0..4 {
+            bench.report(None);
+            bench.expect("read");
+            bench.answer(claimed(1, 1));
+        }
+        bench.now.boot -= ms(60_000);
+        bench.now.raw -= ms(60_000);
+    }
+}
