@@ -181,6 +181,7 @@ impl Election {
         }
         let wait = next_read.from.elapsed_max(now).saturating_add(silence).min(longest);
         next_read.wait = next_read.wait.max(wait);
+        self.stream.put_off = Some(next_read.wait);
     }
 
     /// Moves the next read back to what it is without notices, unless this candidate backs off.

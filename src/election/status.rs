@@ -31,7 +31,7 @@ pub struct Status {
     /// from the next acquisition on.
     pub released_term: Option<u64>,
     /// For how long after its last answer the store is not read, since the leader notifies this
-    /// candidate; `None` if it is read as without notices.
+    /// candidate, or the store reports renewals; `None` if it is read as without that.
     pub contact_due: Option<Duration>,
     /// What was seen of the lease and its holders.
     pub lease: LeaseView,

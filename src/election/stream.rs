@@ -28,7 +28,8 @@ pub(super) struct LeaderStream {
     pub(super) read: Option<RetryTimer>,
     /// The reads at the end of the lease, after the stream was lost.
     pub(super) lease_end: Option<LeaseEnd>,
-    /// For how long after its last answer the store is not read because of notices.
+    /// For how long after its last answer the store is not read because of notices, or of renewals that it
+    /// reports.
     pub(super) put_off: Option<Duration>,
     /// When the last reads were sent that notices caused, the oldest first.
     pub(super) sent: [Option<Moment>; MOST_READS],

@@ -253,6 +253,10 @@ fn an_observer_does_not_poll_while_renewals_are_reported() {
         }
         renewal += 1;
         show(&mut bench, renewal);
+        let status = bench.election.status();
+        let unread = status.store.last_success.map(|it| it.elapsed_max(bench.now));
+        assert!(unread < Some(status.lease.read_within), "the holder is seen to renew");
+        assert!(unread <= status.contact_due, "the store was not to be read before");
     }
     assert!((1..=3).contains(&reads), "{reads} in a minute: the watch may lag");
     let silent = bench.next("read");
