@@ -205,7 +205,7 @@ impl Pace {
     /// Returns whether a wake-up must move a read: four in a retry-period do, whenever that begins.
     fn must_read(&mut self, now: Moment, period: Duration) -> bool {
         self.hints_before = self.hints;
-        let is_over = |it: Moment| it.elapsed_max(now) >= period || it.went_back(now);
+        let is_over = |it: Moment| it.elapsed_max(now) >= period;
         let must = self.hints[0].is_none_or(is_over);
         self.hints.rotate_left(1);
         self.hints[MOST_HINTED - 1] = Some(now);
