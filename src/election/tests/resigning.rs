@@ -456,7 +456,7 @@ fn r8_a_lease_left_to_run_out_waits_for_the_publishers_all_the_same() {
         bench.resign();
         assert_eq!(bench.notices.iter().filter(|it| **it == Notice::ReleaseUnknown).count(), 0);
         bench.pass(REQUEST - 1);
-        assert!(!bench.election.is_finished(), "a status file may still say active");
+        assert!(!bench.election.is_finished(), "a status file may still report active");
         if announces {
             bench.publish_acked();
         } else {
